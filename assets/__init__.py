@@ -1,0 +1,1 @@
+"""Dagster definitions made from job files; they compute nothing themselves."""

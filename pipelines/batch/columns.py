@@ -1,0 +1,35 @@
+"""Names of the columns that the batch engine carries between its steps.
+
+They begin with two underscores, which no payload column may, so nothing a user writes can collide with them.
+Instants are BIGINT microseconds (``unix_micros``) from normalising to the very end.
+"""
+
+from __future__ import annotations
+
+# who the event is; (ARRIVAL_US, PARTITION, SEQUENCE, INPUT_RANK) is the arrival order across a job's inputs
+INPUT = "__input"
+INPUT_RANK = "__input_rank"
+PARTITION = "__partition"
+SEQUENCE = "__sequence"
+ARRIVAL_US = "__arrival_us"
+ARRIVAL_ORDER = (ARRIVAL_US, PARTITION, SEQUENCE, INPUT_RANK)
+IS_PUNCTUATION = "__is_punctuation"
+PUNCTUATION_US = "__punctuation_us"
+
+# what the payload says; EVENT_US is null where the time is missing or cannot be converted
+EVENT_US = "__event_us"
+KEY_VALID = "__key_valid"
+
+# what the ordering policy decided
+VERDICT = "__verdict"
+REASONS = "__reasons"
+SYSTEM_US = "__system_us"
+LIFETIME_END_US = "__lifetime_end_us"
+WATERMARK_US = "__watermark_us"
+MISSED_US = "__missed_us"
+
+# which window a row falls in
+WINDOW_START_US = "__window_start_us"
+WINDOW_END_US = "__window_end_us"
+WINDOW_ID = "__window_id"
+WINDOW = (WINDOW_START_US, WINDOW_END_US, WINDOW_ID)

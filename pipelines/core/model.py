@@ -1,0 +1,332 @@
+"""The job as frozen data: what the engines, the plan and the tables are derived from.
+
+A :class:`Job` is what a job file means once names are checked, durations are microseconds and defaults are filled in.
+Nothing here reads files or knows Spark.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Literal
+
+from pipelines.core.time import MINUTE, ORIGIN_0001_US, SECOND
+
+Profile = Literal["stream_analytics", "atlas", "stream_insight"]
+Action = Literal["adjust", "drop"]
+EndOfLog = Literal["flush", "hold"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One payload column: its name and its Spark SQL type in lower case, ``decimal(10,2)``."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One input of a job, as section ``inputs`` of the job file describes it."""
+
+    name: str
+    columns: tuple[Column, ...]
+    timestamp_by: str | None = None
+    over: tuple[str, ...] = ()
+    sub_microsecond: Literal["reject", "truncate"] = "reject"
+    partitions: int | None = None
+    shape: Literal["point", "interval", "edge"] = "point"
+    end_by: str | None = None
+    edge_by: str | None = None
+    match_on: tuple[str, ...] = ()
+
+    def column(self, name: str) -> Column | None:
+        """The column of that name in any case, or None."""
+        return next((column for column in self.columns if column.name.lower() == name.lower()), None)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamAnalyticsOrdering:
+    """Early guard, late tolerance and out-of-order tolerance of Azure Stream Analytics.
+
+    ``early_arrival_us`` None: no guard. ``late_arrival_us`` None: unbounded.
+    """
+
+    early_arrival_us: int | None = 5 * MINUTE
+    late_arrival_us: int | None = 5 * SECOND
+    out_of_order_us: int = 0
+    action: Action = "adjust"
+
+
+@dataclass(frozen=True, slots=True)
+class AtlasOrdering:
+    """Allowed lateness and idleness of Atlas Stream Processing."""
+
+    allowed_lateness_us: int = 3 * SECOND
+    idle_timeout_us: int | None = None
+    idle_rule: Literal["after_window_end", "max_remaining"] = "after_window_end"
+    partition_idle_timeout_us: int | None = None
+    boundary: Literal["event_time", "processing_time"] = "event_time"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInsightOrdering:
+    """AdvanceTimeSettings of StreamInsight: at most one of ``every_events`` and ``every_us`` is set."""
+
+    action: Action
+    every_events: int | None = None
+    every_us: int | None = None
+    delay_us: int = 0
+    to_infinity_on_shutdown: bool = False
+    import_from: str | None = None
+
+
+Ordering = StreamAnalyticsOrdering | AtlasOrdering | StreamInsightOrdering
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Tumbling (``hop_us == size_us``) and hopping windows; ``hop_us > size_us`` leaves gaps.
+
+    stream_analytics puts window *ends* at ``align_us + offset_us + k * hop_us``, the other profiles *starts*.
+    """
+
+    size_us: int
+    hop_us: int
+    offset_us: int = 0
+    align_us: int = ORIGIN_0001_US
+
+
+@dataclass(frozen=True, slots=True)
+class Sliding:
+    """A window ends whenever its content changes (stream_analytics)."""
+
+    size_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Sessions. stream_analytics: ``timeout_us`` and ``max_duration_us``; atlas: ``timeout_us`` is the gap.
+
+    ``align_us`` is the origin of the check points at multiples of ``max_duration_us``.
+    """
+
+    timeout_us: int
+    max_duration_us: int | None = None
+    partition_by: tuple[str, ...] = ()
+    align_us: int = ORIGIN_0001_US
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """stream_analytics: equal system timestamps. stream_insight: between neighbouring endpoints."""
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Runs of ``n`` consecutive distinct start times (stream_insight)."""
+
+    n: int
+
+
+SimpleWindow = Grid | Sliding | Session | Snapshot | Count
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """The union of several windows' results; each row names its window in ``window_id``."""
+
+    members: tuple[tuple[str, SimpleWindow], ...]
+
+
+Window = SimpleWindow | AnyOf
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One aggregate: ``function`` over the row-local SQL expression ``argument`` (None for ``count(*)``).
+
+    ``function`` is one of :data:`AGGREGATE_FUNCTIONS`; ``parameter`` is the fraction of a percentile.
+    """
+
+    name: str
+    function: str
+    argument: str | None = None
+    distinct: bool = False
+    parameter: float | None = None
+
+
+AGGREGATE_FUNCTIONS = frozenset(
+    {
+        "count",
+        "sum",
+        "avg",
+        "min",
+        "max",
+        "stddev_samp",
+        "stddev_pop",
+        "var_samp",
+        "var_pop",
+        "percentile_cont",
+        "percentile_disc",
+        "first",
+        "last",
+        "collect",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A stream join: ``DATEDIFF(unit, left, right) BETWEEN from_units AND to_units`` and equal ``on`` columns."""
+
+    left: str
+    right: str
+    on: tuple[str, ...]
+    unit: Literal["microsecond", "millisecond", "second", "minute", "hour", "day"]
+    from_units: int
+    to_units: int
+    kind: Literal["inner", "left"] = "inner"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What is computed: exactly one of ``sources`` (one input, or a union) and ``join`` is filled.
+
+    ``group_by`` holds column names as the job file writes them (``a.plate`` in a join); :func:`output_name` gives
+    the name in the result.
+    """
+
+    window: Window
+    aggregates: tuple[Aggregate, ...]
+    sources: tuple[str, ...] = ()
+    join: Join | None = None
+    where: str | None = None
+    group_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One validated job."""
+
+    name: str
+    profile: Profile
+    inputs: tuple[Input, ...]
+    orderings: tuple[tuple[str, Ordering], ...]
+    query: Query
+    end_of_log: EndOfLog
+    strict_limits: bool = False
+    keep_verdicts: Literal["exceptions", "all"] = "exceptions"
+    stream_windows: str = ""
+
+    def input(self, name: str) -> Input:
+        """The input of that name; KeyError if there is none."""
+        for candidate in self.inputs:
+            if candidate.name == name:
+                return candidate
+        raise KeyError(name)
+
+    def ordering(self, name: str) -> Ordering:
+        """The ordering policy of that input."""
+        return dict(self.orderings)[name]
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the job's meaning, 64 hex digits: layout, comments and spelled-out defaults do not change it."""
+        text = json.dumps(_canonical(self), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def as_dict(self) -> dict[str, object]:
+        """The job as JSON-ready data."""
+        data = _canonical(self)
+        assert isinstance(data, dict)
+        return data
+
+
+def _canonical(value: object) -> object:
+    """JSON-ready data in which each dataclass names its class, so that different windows never look alike."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: _canonical(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {"is": type(value).__name__, **fields}
+    if isinstance(value, tuple):
+        return [_canonical(item) for item in value]
+    return value
+
+
+def output_name(column: str) -> str:
+    """The result's name of a grouping column: ``a.plate`` becomes ``a_plate``."""
+    return column.replace(".", "_")
+
+
+@dataclass(frozen=True, slots=True)
+class OutputRange:
+    """Half-open range ``[from_us, to_us)`` on ``window_end`` and on verdicts' arrival time; None leaves a side open."""
+
+    from_us: int | None = None
+    to_us: int | None = None
+
+    def __contains__(self, instant_us: int) -> bool:
+        return (self.from_us is None or instant_us >= self.from_us) and (self.to_us is None or instant_us < self.to_us)
+
+
+EVERYTHING = OutputRange()
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """One row of an arrival log: an event, or a punctuation when ``punctuation_us`` is set.
+
+    ``payload`` maps every column of the input to its value; instants are microseconds as ``int``.
+    ``input_partition`` is None only on a punctuation that speaks for all partitions.
+    """
+
+    input: str
+    input_partition: int | None
+    sequence: int
+    arrival_time_us: int
+    payload: dict[str, object]
+    punctuation_us: int | None = None
+    cause: str | None = None
+
+
+Verdict = Literal["accepted", "adjusted", "dropped", "partial"]
+REASONS = (
+    "invalid_time",
+    "invalid_key",
+    "early",
+    "before_current_time",
+    "late",
+    "out_of_order",
+    "orphan_end",
+    "cancelled",
+)
+"""Every reason a verdict may carry, in the order in which a verdict lists them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What became of one event: one row of ``verdicts/<job>``."""
+
+    input: str
+    input_partition: int
+    sequence: int
+    arrival_time_us: int
+    event_time_us: int | None
+    verdict: Verdict
+    reasons: tuple[str, ...] = ()
+    system_timestamp_us: int | None = None
+    lifetime_end_us: int | None = None
+    watermark_us: int | None = None
+    missed_windows_us: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRow:
+    """One window result: ``values`` holds group keys and aggregates by output name."""
+
+    window_start_us: int
+    window_end_us: int
+    window_id: str | None
+    values: dict[str, object]

@@ -1,0 +1,1 @@
+"""Job files: text to a validated, frozen job."""

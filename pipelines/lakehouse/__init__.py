@@ -1,0 +1,1 @@
+"""Delta tables: layouts, appends, replacing one output range, the run ledger, statistics."""

@@ -1,0 +1,76 @@
+"""The one Spark session of a process, set up so that results depend on the job alone."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from pipelines.core.errors import EnvironmentUnfit
+from pipelines.runtime import jars, java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MASTER_VARIABLE = "TAILRACE_SPARK_MASTER"
+"""Environment variable that names the Spark master; left out: ``local[*]``."""
+
+_SETTINGS = {
+    # results must not depend on where the session runs
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    # a value that cannot be converted is null, and then an ordering verdict, never a crash
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.caseSensitive": "false",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+_LOCAL_SETTINGS = {
+    # sized for one machine; a cluster brings its own
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.driver.memory": "3g",
+}
+
+
+def session(application: str = "tailrace") -> SparkSession:
+    """The process's session, started on first use; :class:`EnvironmentUnfit` if Java or the jars are missing.
+
+    ``TAILRACE_SPARK_MASTER`` chooses the master. Settings given through Spark's own means
+    (``spark-defaults.conf``) hold wherever Tailrace does not need its own.
+    """
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    os.environ["JAVA_HOME"] = str(java.require_home())
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    # PySpark converts timestamps with the process's own zone
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    master = os.environ.get(MASTER_VARIABLE, "local[*]")
+    builder = SparkSession.builder.master(master).appName(application)
+    settings = dict(_SETTINGS)
+    if master.startswith("local"):
+        settings |= _LOCAL_SETTINGS
+        settings["spark.driver.extraClassPath"] = f"{jars.directory()}/*"
+    else:
+        settings["spark.jars"] = ",".join(str(path) for path in jars.require())
+    jars.require()
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise EnvironmentUnfit(
+            f"Spark did not start on {master}: {first_line}", hint="run 'tailrace doctor' to see what is missing"
+        ) from error
