@@ -170,3 +170,15 @@ def _fraction(digits: str, text: str) -> float:
 
 def _first_line(error: Exception) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", str(error)).splitlines()[0].rstrip(".")
+
+
+def instant_sql(expression: str) -> str:
+    """Spark SQL that turns a checked ``timestamp_by`` expression into a TIMESTAMP, null where it cannot be converted.
+
+    Text must begin with a full date: Spark would read a bare clock time as today's, which is another time tomorrow.
+    """
+    return (
+        f"CAST(CASE WHEN typeof({expression}) <> 'string'"
+        f" OR CAST(({expression}) AS STRING) RLIKE '^ *[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}'"
+        f" THEN ({expression}) END AS TIMESTAMP)"
+    )

@@ -1,0 +1,19 @@
+"""Fixtures that all tests share: one Spark session a process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The process's Spark session, with the settings that the product runs with."""
+    from pipelines.runtime.session import session
+
+    yield session("tailrace-tests")
