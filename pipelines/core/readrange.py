@@ -1,0 +1,168 @@
+"""Which arrivals make an output range exact: the one place that knows.
+
+**The rule** (stream_analytics, guard E, tolerance L, look-back K): an output range ``[from, to)`` is exact when the
+arrivals ``[from - E - max(K, L), to + L]`` are read and every timeline starts with empty state.
+
+*Proof.* Write ``t`` for the time an event counts at, ``arr`` for its arrival, ``M`` for the greatest time its timeline
+has seen. The guard gives ``event time <= arr + E`` for everything that is not dropped as early; the late rule gives
+``t >= arr - L`` (adjusting moves an event up to that bound, dropping removes it).
+
+1. *Nothing that counts is missed at the lower end.* A window with ``end >= from`` holds times ``t > from - K``, and
+   a time never lies more than E ahead of the arrival that caused it, be it the event's own or a watermark's. So
+   everything that counts in the range arrived after ``from - K - E``.
+2. *What is not read cannot move what is read.* An unread event arrived before ``from - E - max(K, L)``, so the
+   watermark it caused lies below ``from - max(K, L) - out_of_order``. It could only have moved or dropped an event
+   whose time lies below that. Such an event is in no window of the range (K); and it is no arrival of ``[from, to)``,
+   whose times are at least ``from - L`` (L). So windows and verdicts of the range are the whole log's.
+3. *Nothing is missed at the upper end.* What arrives after ``to + L`` counts after ``to``; windows of the range end
+   before ``to`` and end with their last instant. Verdicts look at earlier arrivals only.
+
+Where a premise falls, the bound falls with it, and the range reads on to the log's own end: without a guard one far
+stamp pins the watermark for ever; with an unbounded tolerance a verdict may hang on any earlier watermark and a
+window may be met at any later arrival; a session that never pauses remembers its beginning; ``hold`` asks for the
+watermark at the end of the log; atlas and stream_insight bound the distance of event time and arrival time nowhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipelines.core.model import (
+    AnyOf,
+    Count,
+    Grid,
+    Job,
+    Join,
+    OutputRange,
+    Session,
+    Sliding,
+    Snapshot,
+    StreamAnalyticsOrdering,
+    Window,
+)
+from pipelines.core.time import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND, format_duration
+
+UNIT_US = {
+    "microsecond": MICROSECOND,
+    "millisecond": MILLISECOND,
+    "second": SECOND,
+    "minute": MINUTE,
+    "hour": HOUR,
+    "day": DAY,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRange:
+    """Arrivals ``[from_us, to_us]``, both ends included; None: from the log's beginning, to its end.
+
+    ``rule`` is the formula that gave it, ``reasons`` say in sentences why an end is open.
+    """
+
+    from_us: int | None
+    to_us: int | None
+    rule: str
+    reasons: tuple[str, ...] = ()
+
+    def __contains__(self, arrival_time_us: int) -> bool:
+        return (self.from_us is None or arrival_time_us >= self.from_us) and (
+            self.to_us is None or arrival_time_us <= self.to_us
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far before ``from`` and after ``to`` a job must read; None: all of it."""
+
+    before_us: int | None
+    after_us: int | None
+    rule: str
+    reasons: tuple[str, ...]
+
+
+def read_range(job: Job, output: OutputRange) -> ReadRange:
+    """The arrivals that make ``output`` exact for ``job``."""
+    reach = reach_of(job)
+    from_us = None if output.from_us is None or reach.before_us is None else output.from_us - reach.before_us
+    to_us = None if output.to_us is None or reach.after_us is None else output.to_us + reach.after_us
+    return ReadRange(from_us, to_us, reach.rule, reach.reasons)
+
+
+def reach_of(job: Job) -> Reach:
+    """How far ``job`` reaches around an output range, and why."""
+    if job.profile == "atlas":
+        why = "atlas has no early guard and closes a window only when every partition has passed it"
+        return Reach(None, None, "the whole log", (why,))
+    if job.profile == "stream_insight":
+        why = "stream_insight bounds nowhere how far a start time lies from its arrival, and counts CTIs from the start"
+        return Reach(None, None, "the whole log", (why,))
+    return _stream_analytics(job)
+
+
+def _stream_analytics(job: Job) -> Reach:
+    join = job.query.join
+    names = (join.left, join.right) if join else job.query.sources
+    policies = [_policy(job, name) for name in names]
+    early_us = _greatest([policy.early_arrival_us for policy in policies])
+    late_us = _greatest([policy.late_arrival_us for policy in policies])
+    look_back_us = look_back(job.query.window)
+    reasons = []
+    if early_us is None:
+        reasons.append("without an early guard one far stamp moves the watermark for ever: reads from the beginning")
+    if late_us is None:
+        reasons.append("with an unbounded late tolerance any arrival may count anywhere: reads the whole log")
+    if look_back_us is None:
+        reasons.append("a session that never pauses remembers its beginning: reads from the beginning")
+    if job.end_of_log == "hold":
+        reasons.append("end_of_log: hold asks for the watermark at the end of the log: reads to the end")
+    before_us = None
+    if early_us is not None and late_us is not None and look_back_us is not None:
+        before_us = early_us + max(look_back_us + _join_look_back(join), late_us)
+    after_us = None
+    if late_us is not None and job.end_of_log != "hold":
+        after_us = late_us + _join_look_ahead(join)
+    rule = "[from - E - max(K, L), to + L]"
+    told = {"E": early_us, "K": None if look_back_us is None else look_back_us + _join_look_back(join), "L": late_us}
+    values = ", ".join(f"{name} = {'none' if us is None else format_duration(us)}" for name, us in told.items())
+    return Reach(before_us, after_us, f"{rule} with {values}", tuple(reasons))
+
+
+def look_back(window: Window) -> int | None:
+    """K: how far before its end a window's content may begin; None where that has no bound."""
+    match window:
+        case Grid(size_us=size_us) | Sliding(size_us=size_us):
+            return size_us
+        case Snapshot() | Count():
+            return 0
+        case Session():
+            return None
+        case AnyOf(members=members):
+            return _greatest([look_back(member) for _, member in members])
+
+
+def _policy(job: Job, name: str) -> StreamAnalyticsOrdering:
+    ordering = job.ordering(name)
+    assert isinstance(ordering, StreamAnalyticsOrdering)
+    if job.input(name).timestamp_by is None:
+        # arrival time is the time: no policy applies, nothing is early or late
+        return StreamAnalyticsOrdering(early_arrival_us=0, late_arrival_us=0)
+    return ordering
+
+
+def _join_look_back(join: Join | None) -> int:
+    """Boundaries are counted, not durations, so a match may lie one unit further away than the bound says."""
+    if join is None:
+        return 0
+    return (max(abs(join.from_units), abs(join.to_units)) + 1) * UNIT_US[join.unit]
+
+
+def _join_look_ahead(join: Join | None) -> int:
+    """An unmatched left row is known only when no right row can match, up to one unit after its stamp."""
+    if join is None or join.kind == "inner":
+        return 0
+    return UNIT_US[join.unit]
+
+
+def _greatest(durations_us: list[int | None]) -> int | None:
+    known = [duration_us for duration_us in durations_us if duration_us is not None]
+    return max(known) if len(known) == len(durations_us) else None
