@@ -36,14 +36,50 @@ _FRACTION = re.compile(r"(.*),\s*([0-9.eE+-]+)\s*", re.DOTALL)
 
 _NOT_ROW_LOCAL = (exp.Query, exp.Subquery, exp.Window, exp.AggFunc, exp.UDTF, exp.Star, exp.Command, exp.Parameter)
 _FORBIDDEN_FUNCTIONS = frozenset(
-    """
-    assert_true current_catalog current_database current_date current_schema current_time current_timestamp
-    current_timezone current_user curdate explode explode_outer getdate input_file_block_length
-    input_file_block_start input_file_name inline inline_outer java_method localtimestamp
-    monotonically_increasing_id now posexplode posexplode_outer raise_error rand randn random randstr reflect
-    session_user session_window shuffle spark_partition_id stack try_reflect uniform unix_timestamp user uuid
-    version window window_time
-    """.split()
+    {
+        "assert_true",
+        "current_catalog",
+        "current_database",
+        "current_date",
+        "current_schema",
+        "current_time",
+        "current_timestamp",
+        "current_timezone",
+        "current_user",
+        "curdate",
+        "explode",
+        "explode_outer",
+        "getdate",
+        "input_file_block_length",
+        "input_file_block_start",
+        "input_file_name",
+        "inline",
+        "inline_outer",
+        "java_method",
+        "localtimestamp",
+        "monotonically_increasing_id",
+        "now",
+        "posexplode",
+        "posexplode_outer",
+        "raise_error",
+        "rand",
+        "randn",
+        "random",
+        "randstr",
+        "reflect",
+        "session_user",
+        "session_window",
+        "shuffle",
+        "spark_partition_id",
+        "stack",
+        "try_reflect",
+        "uniform",
+        "user",
+        "uuid",
+        "version",
+        "window",
+        "window_time",
+    }
 )
 """Functions that read the clock, chance, files or the JVM, fail on purpose, or make several rows of one."""
 
@@ -67,7 +103,7 @@ def parse_columns(ddl: str) -> tuple[Column, ...]:
     if not definitions or set(statement.args) - {"this", "kind"} - {
         key for key, value in statement.args.items() if not value
     }:
-        raise ValueError("not a column list; write it like \"at TIMESTAMP, booth STRING\"")
+        raise ValueError('not a column list; write it like "at TIMESTAMP, booth STRING"')
     columns: list[Column] = []
     for definition in definitions:
         if not isinstance(definition, exp.ColumnDef) or definition.args.get("kind") is None:

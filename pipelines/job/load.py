@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from pipelines.core.errors import JobFileError, UsageError, did_you_mean
 from pipelines.core.time import ORIGIN_0001_US
 from pipelines.job import schema
 from pipelines.job.expressions import check_column, check_expression, parse_aggregate, parse_columns
+from pipelines.job.limits import limits_exceeded
 from pipelines.job.yaml import Document, load_all
 from pipelines.job.yaml import Path as KeyPath
 
@@ -102,6 +104,9 @@ class _Builder:
             keep_verdicts=section.keep_verdicts,
             stream_windows=section.stream.windows or f"stream_windows/{section.job}",
         )
+        exceeded = limits_exceeded(job) if job.strict_limits else []
+        if exceeded:
+            raise self.error(f"{exceeded[0]}; relax it, or leave strict_limits out", ("strict_limits",))
         return job
 
     # -- errors -------------------------------------------------------------------------------------------------
@@ -146,7 +151,7 @@ class _Builder:
             return None if text is None else self.at((*path, key), lambda: check_expression(text, names))
 
         def listed(key: str, wanted: list[str]) -> tuple[str, ...]:
-            return tuple(self.at((*path, key), lambda one=one: check_column(one, names)) for one in wanted)
+            return tuple(self.at((*path, key), partial(check_column, one, names)) for one in wanted)
 
         if part.over and profile != "stream_analytics":
             raise self.error(f"profile {profile} has no substreams; leave 'over' out", (*path, "over"))
@@ -204,21 +209,19 @@ class _Builder:
             for name in data:
                 if name not in inputs:
                     raise self.error(f"there is no input '{name}'; {did_you_mean(name, inputs)}", ("ordering", name))
-            parts = {name: (data.get(name, {}), ("ordering", name) if name in data else ("ordering",)) for name in inputs}
+            parts = {
+                name: (data.get(name, {}), ("ordering", name) if name in data else ("ordering",)) for name in inputs
+            }
         else:
-            parts = {name: (data, ("ordering",)) for name in inputs}
+            parts = dict.fromkeys(inputs, (data, ("ordering",)))
         return tuple(
-            (name, self.ordering(section.profile, self.section(kind, part, path), path, inputs, name))
+            (name, self.ordering(self.section(kind, part, path), path, inputs, name))
             for name, (part, path) in parts.items()
         )
 
-    def ordering(
-        self, profile: str, part: BaseModel, path: KeyPath, inputs: Mapping[str, model.Input], name: str
-    ) -> model.Ordering:
+    def ordering(self, part: BaseModel, path: KeyPath, inputs: Mapping[str, model.Input], name: str) -> model.Ordering:
         if isinstance(part, schema.StreamAnalyticsSection):
-            return model.StreamAnalyticsOrdering(
-                part.early_arrival, part.late_arrival, part.out_of_order, part.action
-            )
+            return model.StreamAnalyticsOrdering(part.early_arrival, part.late_arrival, part.out_of_order, part.action)
         if isinstance(part, schema.AtlasSection):
             return model.AtlasOrdering(
                 part.allowed_lateness, part.idle_timeout, part.idle_rule, part.partition_idle_timeout, part.boundary
@@ -280,12 +283,12 @@ class _Builder:
             text = part.where
             where = self.at(("query", "where"), lambda: check_expression(text, columns))
         group_by = tuple(
-            self.at(("query", "group_by", index), lambda one=one: check_column(one, columns))
+            self.at(("query", "group_by", index), partial(check_column, one, columns))
             for index, one in enumerate(part.group_by)
         )
         names = [model.output_name(column).lower() for column in group_by]
         aggregates = tuple(
-            self.at(("query", "aggregates", name), lambda name=name, text=text: parse_aggregate(name, text, columns))
+            self.at(("query", "aggregates", name), partial(parse_aggregate, name, text, columns))
             for name, text in part.aggregates.items()
         )
         self.result_names(names, part.aggregates)
@@ -335,7 +338,7 @@ class _Builder:
         for side in (part.left, part.right):
             names = [column.name for column in inputs[side].columns]
             for index, name in enumerate(part.on):
-                self.at((*path, "on", index), lambda name=name, names=names: check_column(name, names))
+                self.at((*path, "on", index), partial(check_column, name, names))
         return model.Join(
             part.left, part.right, tuple(part.on), part.within.unit, part.within.from_, part.within.to, part.kind
         )
@@ -372,7 +375,7 @@ class _Builder:
         self, section: BaseModel, origin_us: int, columns: list[str], path: KeyPath
     ) -> model.SimpleWindow:
         def keys(wanted: list[str]) -> tuple[str, ...]:
-            return tuple(self.at((*path, "partition_by"), lambda one=one: check_column(one, columns)) for one in wanted)
+            return tuple(self.at((*path, "partition_by"), partial(check_column, one, columns)) for one in wanted)
 
         match section:
             case schema.TumblingSection():
@@ -415,9 +418,11 @@ def _sentence(item: Any) -> str:
             return str(item["msg"])
         case "literal_error":
             expected = str(item["ctx"]["expected"])
-            hint = did_you_mean(given, expected.replace("'", "").replace(" or ", ", ").split(", ")) if isinstance(
-                given, str
-            ) else ""
+            hint = (
+                did_you_mean(given, expected.replace("'", "").replace(" or ", ", ").split(", "))
+                if isinstance(given, str)
+                else ""
+            )
             return f"{given!r} is not one of {expected}" + (f"; {hint}" if hint.startswith("did") else "")
         case "value_error":
             return str(item["ctx"]["error"])

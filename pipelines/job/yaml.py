@@ -62,7 +62,10 @@ def _value(node: Node, path: Path, lines: dict[Path, int], file: str | None) -> 
         for key, key_line, value in _entries(node):
             if key in mapping:
                 raise JobFileError(
-                    "stands here twice", file=file, line=key_line, key=".".join(map(str, (*path, key))),
+                    "stands here twice",
+                    file=file,
+                    line=key_line,
+                    key=".".join(map(str, (*path, key))),
                     hint="keep one of the two",
                 )
             lines[(*path, key)] = key_line
@@ -81,7 +84,7 @@ def _entries(node: MappingNode) -> Iterator[tuple[str, int, Node]]:
 
 def _scalar(node: ScalarNode) -> Any:
     text: str = node.value
-    match node.tag.removeprefix(_TAG):
+    match (node.tag or "").removeprefix(_TAG):
         case "null":
             return None
         case "bool":

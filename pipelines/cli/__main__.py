@@ -1,0 +1,5 @@
+"""``python -m pipelines.cli`` is ``tailrace``."""
+
+from pipelines.cli.main import main
+
+main()

@@ -1,0 +1,47 @@
+"""``tailrace check``: is the job file valid, and what does it say?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipelines.cli.common import emit, find_job
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+
+    @app.command("check")
+    def check(job: Annotated[str, typer.Argument(metavar="JOB", help="Job file, or the name of a job.")]) -> None:
+        """Validate a job file; print its policy in words, its read-range formula and warnings."""
+        from pipelines.job.limits import limits_exceeded
+        from pipelines.job.words import policy_in_words, read_range_in_words, remarks
+
+        found = find_job(job)
+        policy, reads = policy_in_words(found), read_range_in_words(found)
+        warnings = [*limits_exceeded(found), *remarks(found)]
+
+        def human(out: Console) -> None:
+            out.print(f"{found.name}: valid, profile {found.profile}", markup=False)
+            for sentence in [*policy, *reads]:
+                out.print(f"  {sentence}", markup=False)
+            for warning in warnings:
+                out.print(f"  warning: {warning}", markup=False)
+            out.print(f"  fingerprint {found.fingerprint}", markup=False)
+
+        emit(
+            {
+                "job": found.name,
+                "profile": found.profile,
+                "valid": True,
+                "policy": policy,
+                "read_range": reads,
+                "warnings": warnings,
+                "fingerprint": found.fingerprint,
+            },
+            human,
+        )

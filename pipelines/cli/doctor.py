@@ -1,0 +1,115 @@
+"""``tailrace doctor``: what is installed, what is missing, how to mend it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import shutil
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from pipelines.cli.common import context, emit
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PINNED = ("pyspark", "delta-spark", "deltalake", "pyarrow", "numpy", "pandas", "pydantic", "sqlglot")
+ORCHESTRATION = ("dagster", "dagster-webserver")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing looked at: fit or not, what was seen, and how to mend it."""
+
+    name: str
+    fit: bool
+    seen: str
+    mend: str = ""
+    required: bool = True
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+
+    @app.command("doctor")
+    def doctor() -> None:
+        """Look at what Tailrace needs on this machine; exit code 4 when something required is missing."""
+        findings = examine(context().lakehouse)
+        unfit = [finding for finding in findings if finding.required and not finding.fit]
+
+        def human(out: Console) -> None:
+            for finding in findings:
+                sign = "ok  " if finding.fit else ("MISS" if finding.required else "note")
+                mend = "" if finding.fit else f" -> {finding.mend}"
+                out.print(f"{sign} {finding.name}: {finding.seen}{mend}", markup=False)
+            out.print("fit" if not unfit else f"{len(unfit)} thing(s) to mend", markup=False)
+
+        emit({"fit": not unfit, "findings": [asdict(finding) for finding in findings]}, human)
+        if unfit:
+            raise typer.Exit(4)
+
+
+def examine(lakehouse: str) -> list[Finding]:
+    """Everything that can be said without starting Spark."""
+    return [_python(), _java(), _jars(), *_packages(), _lakehouse(lakehouse), _memory()]
+
+
+def _python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    return Finding("Python", sys.version_info >= (3, 11), version, "install Python 3.11 or newer")
+
+
+def _java() -> Finding:
+    from pipelines.runtime import java
+
+    home = java.find_home()
+    if home is None:
+        return Finding("Java", False, "none of version 17 or 21", "run 'make install', or set JAVA_HOME")
+    return Finding("Java", True, f"{java.version_of(str(home / 'bin' / 'java'))} in {home}")
+
+
+def _jars() -> Finding:
+    from pipelines.runtime import jars
+
+    absent = jars.missing()
+    if absent:
+        return Finding("Delta jars", False, f"{absent[0]} is missing or altered", "run 'make install'")
+    return Finding("Delta jars", True, f"{len(jars.SHA256)} in {jars.directory()}, hashes as pinned")
+
+
+def _packages() -> list[Finding]:
+    findings = []
+    for name in (*PINNED, *ORCHESTRATION):
+        try:
+            findings.append(Finding(name, True, importlib.metadata.version(name)))
+        except importlib.metadata.PackageNotFoundError:
+            required = name in PINNED
+            findings.append(Finding(name, False, "not installed", "run 'make install'", required))
+    return findings
+
+
+def _lakehouse(root: str) -> Finding:
+    if "://" in root:
+        return Finding("lakehouse", True, f"{root} (remote; not tried here)")
+    path = Path(root).absolute()
+    existing = next(parent for parent in (path, *path.parents) if parent.exists())
+    try:
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        return Finding("lakehouse", False, f"{path}: {error.strerror}", "choose a folder you may write to: --lakehouse")
+    free_gib = shutil.disk_usage(existing).free / 2**30
+    return Finding("lakehouse", True, f"{path} can be written, {free_gib:.0f} GiB free")
+
+
+def _memory() -> Finding:
+    total_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    enough = total_gib >= 4
+    return Finding(
+        "memory", enough, f"{total_gib:.1f} GiB, {os.cpu_count()} cores", "4 GiB are advised", required=False
+    )

@@ -1,0 +1,95 @@
+"""The ``tailrace`` command: collects the commands, gives them the global options, turns errors into exit codes."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import typer
+from typer.exceptions import Abort, Exit, TyperException
+
+from pipelines import __version__
+from pipelines.cli.common import Commands
+from pipelines.core.errors import TailraceError
+
+COMMANDS = ("demo", "check", "ingest", "plan", "replay", "show", "verify", "doctor")
+
+OTHER_FAILURE = 4
+"""Exit code of a failure that Tailrace has no words for: most often the environment's."""
+
+
+def application() -> Commands:
+    """All commands."""
+    app = Commands(
+        name="tailrace",
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        help="Re-run history and get the numbers the stream gave.",
+    )
+
+    @app.callback(invoke_without_command=True)
+    def root(
+        ctx: typer.Context,
+        version: bool = typer.Option(False, "--version", help="Print the version and leave."),
+    ) -> None:
+        if version:
+            typer.echo(__version__)
+        elif ctx.invoked_subcommand is None:
+            typer.echo(ctx.get_help())
+            raise typer.Exit(2)
+
+    for name in COMMANDS:
+        if importlib.util.find_spec(f"pipelines.cli.{name}") is None:
+            continue
+        importlib.import_module(f"pipelines.cli.{name}").register(app)
+    return app
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command line ``arguments`` (without the program's name) and return its exit code."""
+    debug, as_json = "--debug" in arguments, "--json" in arguments
+    try:
+        typer.main.get_command(application())(list(arguments), prog_name="tailrace", standalone_mode=False)
+    except Exit as leave:
+        return leave.exit_code
+    except (Abort, KeyboardInterrupt):
+        sentence, code, data = "stopped before it was done", 130, None
+    except TyperException as error:
+        sentence, code, data = f"{error.format_message()} (tailrace --help shows how it is called)", 2, None
+    except TailraceError as error:
+        sentence, code, data = str(error), error.exit_code, error.as_dict()
+    except BrokenPipeError:
+        # the reader has seen enough, as with `tailrace show ... | head`; point stdout away so that exit cannot fail
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        sentence, code, data = _first_sentence(error), OTHER_FAILURE, None
+    else:
+        return 0
+    if debug:
+        traceback.print_exc()
+    sys.stderr.write(f"error: {sentence}\n")
+    if as_json:
+        sys.stdout.write(json.dumps({**(data or {"error": "Error", "message": sentence}), "exit_code": code}) + "\n")
+    return code
+
+
+def main() -> None:
+    """Entry point of the ``tailrace`` command."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def _first_sentence(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    what = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    return f"{what}; nothing was half-written; --debug shows where it happened"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""What in a job the real product would refuse: warnings here, errors under ``strict_limits: true``."""
+
+from __future__ import annotations
+
+from pipelines.core import model
+from pipelines.core.time import DAY, MINUTE, SECOND, format_duration
+
+_LATE_LIMIT_US = 21 * DAY - SECOND
+_OUT_OF_ORDER_LIMIT_US = 10 * MINUTE - SECOND
+_WINDOW_LIMIT_US = 7 * DAY
+
+
+def limits_exceeded(job: model.Job) -> list[str]:
+    """Settings that the real product would refuse: warnings, or errors under ``strict_limits: true``."""
+    found = []
+    for name, ordering in job.orderings:
+        if isinstance(ordering, model.StreamAnalyticsOrdering):
+            late_us, disorder_us = ordering.late_arrival_us, ordering.out_of_order_us
+            if late_us is not None and late_us > _LATE_LIMIT_US:
+                found.append(f"{name}: late_arrival {format_duration(late_us)} exceeds the product's 20d23h59m59s")
+            if disorder_us > _OUT_OF_ORDER_LIMIT_US:
+                found.append(f"{name}: out_of_order {format_duration(disorder_us)} exceeds the product's 9m59s")
+    for label, window in simple_windows(job.query.window):
+        found += _window_limits(label, window, job.profile)
+    found += _over_limits(job)
+    return found
+
+
+def simple_windows(window: model.Window) -> list[tuple[str, model.SimpleWindow]]:
+    """The windows of a query with their ids; a lone one is called ``window``."""
+    return list(window.members) if isinstance(window, model.AnyOf) else [("window", window)]
+
+
+def _window_limits(label: str, window: model.SimpleWindow, profile: str) -> list[str]:
+    if profile != "stream_analytics":
+        return []
+    match window:
+        case model.Grid(size_us=span_us) | model.Sliding(size_us=span_us) | model.Session(max_duration_us=int(span_us)):
+            if span_us > _WINDOW_LIMIT_US:
+                return [f"{label}: {format_duration(span_us)} exceeds the product's 7d"]
+    return []
+
+
+def _over_limits(job: model.Job) -> list[str]:
+    grouped = {name.lower().split(".")[-1] for name in job.query.group_by}
+    return [
+        f"{source.name}: over column '{name}' is not a grouping key, which the product demands"
+        for source in job.inputs
+        for name in source.over
+        if name.lower() not in grouped
+    ]
