@@ -55,7 +55,8 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command line ``arguments`` (without the program's name) and return its exit code."""
     debug, as_json = "--debug" in arguments, "--json" in arguments
     try:
-        typer.main.get_command(application())(list(arguments), prog_name="tailrace", standalone_mode=False)
+        # outside typer's standalone mode, leaving with a code is what the call returns
+        code = typer.main.get_command(application())(list(arguments), prog_name="tailrace", standalone_mode=False)
     except Exit as leave:
         return leave.exit_code
     except (Abort, KeyboardInterrupt):
@@ -71,7 +72,7 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         sentence, code, data = _first_sentence(error), OTHER_FAILURE, None
     else:
-        return 0
+        return code if isinstance(code, int) else 0
     if debug:
         traceback.print_exc()
     sys.stderr.write(f"error: {sentence}\n")

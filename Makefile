@@ -1,0 +1,62 @@
+# Everything a person does with this repository. `make help` lists it.
+# A first `make demo` or `make test` sets the machine up; later ones find it done and need no network.
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(shell \
+	$(name) -c 'import sys; print("$(name)") if sys.version_info >= (3, 11) else None' 2>/dev/null | grep -v None)))
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-long lint format ui lock clean
+
+help: ## List what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
+
+install: $(READY) ## Set up .venv: packages, Delta jars, and Java if there is none
+
+$(READY): requirements.lock requirements-jdk.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Tailrace needs Python 3.11 or newer on the PATH, or: make PYTHON=/path/to/python3.11"; exit 4; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m pipelines.runtime.java >/dev/null || { \
+		echo "no Java 17 or 21 here: bringing one"; \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-jdk.lock && \
+		$(BIN)/python -m pipelines.runtime.java --install-shim; }
+	$(BIN)/python -m pipelines.runtime.jars
+	@touch $(READY)
+
+demo: $(READY) ## Replay a year of real departures and show a week of it
+	@$(BIN)/tailrace demo
+
+test: $(READY) ## Run the tests
+	$(BIN)/python -m pytest
+
+lint: $(READY) ## Check style, types and who may import whom
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY) ## Mend style where a machine can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test-long: $(READY) ## Run thousands of random cases, reference against Spark (an hour or more)
+	TAILRACE_PROPERTY_CASES=2000 $(BIN)/python -m pytest tests/properties
+
+ui: $(READY) ## Open Dagster's UI on the shipped jobs (webserver and daemon, stopped together)
+	@mkdir -p .dagster_home && cp -n deploy/dagster-local.yaml .dagster_home/dagster.yaml || true
+	DAGSTER_HOME=$(CURDIR)/.dagster_home TAILRACE_LAKEHOUSE=$${TAILRACE_LAKEHOUSE:-$(CURDIR)/lakehouse} \
+		$(BIN)/dagster dev --workspace workspace.yaml
+
+lock: $(READY) ## Pin what requirements.in and requirements-jdk.in ask for, with hashes
+	$(BIN)/uv pip compile --quiet --python-version 3.11 --universal --no-strip-extras --generate-hashes \
+		--no-emit-index-url --no-header requirements.in -o requirements.lock
+	$(BIN)/uv pip compile --quiet --python-version 3.11 --universal --no-strip-extras --generate-hashes \
+		--no-emit-index-url --no-header requirements-jdk.in -o requirements-jdk.lock
+
+clean: ## Remove everything made here: environment, caches, the demo's lakehouse
+	rm -rf $(VENV) lakehouse .dagster_home .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
+		spark-warehouse metastore_db derby.log build dist *.egg-info

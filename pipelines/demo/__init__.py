@@ -1,0 +1,1 @@
+"""The demo: real departures as an arrival log, replayed and shown."""
