@@ -33,3 +33,6 @@ WINDOW_START_US = "__window_start_us"
 WINDOW_END_US = "__window_end_us"
 WINDOW_ID = "__window_id"
 WINDOW = (WINDOW_START_US, WINDOW_END_US, WINDOW_ID)
+
+# how far the watermarks have come when the log ends: `hold` emits windows that end before this
+HOLD_US = "__hold_us"
