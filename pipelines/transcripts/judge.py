@@ -1,0 +1,239 @@
+"""Compare what an engine gave with what a case expects; every difference is one sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from pipelines.core.errors import TailraceError, did_you_mean
+from pipelines.core.model import Job, output_name
+from pipelines.core.readrange import read_range
+from pipelines.core.time import format_instant, parse_instant
+from pipelines.transcripts.read import Case
+
+Row = Mapping[str, Any]
+
+_INSTANTS = frozenset(
+    {"arrival_time", "event_time", "system_timestamp", "lifetime_end", "watermark", "window_start", "window_end"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an engine gave for a case, in one form for all engines: instants are microseconds as ``int``.
+
+    ``verdicts`` have the keys of a transcript's verdicts, ``windows`` the columns of the job's result.
+    ``error`` is set instead where reading or running was refused.
+    """
+
+    verdicts: tuple[Row, ...] = ()
+    windows: tuple[Row, ...] = ()
+    error: TailraceError | None = None
+
+
+def judge(case: Case, outcome: Outcome) -> list[str]:
+    """The differences between ``outcome`` and what ``case`` expects, worst first; empty: the case passes."""
+    expect = case.expect
+    if expect.error is not None:
+        return _judge_error(expect.error, outcome.error)
+    if outcome.error is not None:
+        return [f"error: {outcome.error}"]
+    assert case.job is not None
+    differences: list[str] = []
+    if expect.verdicts is not None:
+        differences += _judge_verdicts(expect.verdicts, outcome.verdicts, expect.tolerance)
+    if expect.windows is not None:
+        differences += _judge_windows(case.job, expect.windows, outcome.windows, expect.tolerance)
+    if expect.plan is not None:
+        differences += _judge_plan(case, expect.plan)
+    return differences
+
+
+def window_columns(job: Job) -> tuple[str, ...]:
+    """The columns of the job's result, without the column it is partitioned by."""
+    keys = (output_name(column) for column in job.query.group_by)
+    aggregates = (aggregate.name for aggregate in job.query.aggregates)
+    return ("window_start", "window_end", "window_id", *keys, *aggregates)
+
+
+def _judge_error(expected: str, error: TailraceError | None) -> list[str]:
+    if error is None:
+        return [f"error: none, expected one that says '{expected}'"]
+    if expected not in str(error):
+        return [f"error: '{error}', expected one that says '{expected}'"]
+    return []
+
+
+def _judge_plan(case: Case, expected: Mapping[str, int | None]) -> list[str]:
+    assert case.job is not None
+    plan = read_range(case.job, case.output)
+    actual = {"read_from": plan.from_us, "read_to": plan.to_us}
+    return [
+        f"plan: {key} is {_instant(actual[key])}, expected {_instant(value)}"
+        for key, value in expected.items()
+        if actual[key] != value
+    ]
+
+
+def _judge_verdicts(expected: Sequence[Row], actual: Sequence[Row], tolerance: float | None) -> list[str]:
+    def identity(row: Row) -> tuple[Any, ...]:
+        return row["input"], row["partition"], row["sequence"]
+
+    def place(one: tuple[Any, ...]) -> str:
+        return "verdicts: event " + "/".join(map(str, one))
+
+    differences = []
+    by_identity = {identity(row): row for row in actual}
+    if len(by_identity) != len(actual):
+        differences.append("verdicts: an event has more than one verdict")
+    wanted = {identity(row): row for row in expected}
+    for one, row in wanted.items():
+        given = by_identity.get(one)
+        if given is None:
+            differences.append(f"{place(one)} is missing, expected {_shown(row)}")
+            continue
+        differences += [
+            f"{place(one)}: {key} is {_value(given[key], key)}, expected {_value(value, key)}"
+            for key, value in row.items()
+            if not equal(value, given[key], tolerance)
+        ]
+    for one, row in by_identity.items():
+        if one not in wanted:
+            differences.append(f"{place(one)} is not expected: {_shown(row)}")
+    return differences
+
+
+def _judge_windows(job: Job, expected: Sequence[Row], actual: Sequence[Row], tolerance: float | None) -> list[str]:
+    columns = window_columns(job)
+    unknown = sorted({key for row in expected for key in row} - set(columns))
+    if unknown:
+        return [f"windows: there is no column '{key}'; {did_you_mean(key, columns)}" for key in unknown]
+    fits = [
+        [index for index, row in enumerate(actual) if all(equal(want[key], row[key], tolerance) for key in want)]
+        for want in expected
+    ]
+    taken = matching(fits)
+    missing = [row for index, row in enumerate(expected) if index not in taken]
+    extra = [row for index, row in enumerate(actual) if index not in set(taken.values())]
+    return _explain(missing, extra, tolerance)
+
+
+def matching(fits: Sequence[Sequence[int]]) -> dict[int, int]:
+    """A largest matching: ``fits[i]`` lists what ``i`` may be matched with; gives ``i`` to its partner.
+
+    Augmenting paths: a row that only fits one partner takes it even where another row came first.
+    """
+    partner_of: dict[int, int] = {}
+
+    def place(row: int, tried: set[int]) -> bool:
+        for partner in fits[row]:
+            if partner in tried:
+                continue
+            tried.add(partner)
+            if partner not in partner_of or place(partner_of[partner], tried):
+                partner_of[partner] = row
+                return True
+        return False
+
+    for row in range(len(fits)):
+        place(row, set())
+    return {row: partner for partner, row in partner_of.items()}
+
+
+def _explain(missing: list[Row], extra: list[Row], tolerance: float | None) -> list[str]:
+    """Say what differs: a missing and an extra row of the same window are one row with a differing value."""
+    differences = []
+    rest = list(extra)
+    for want in missing:
+        ends = [key for key in ("window_start", "window_end", "window_id") if key in want]
+        near = [row for row in rest if ends and all(equal(want[key], row[key], tolerance) for key in ends)]
+        scored = [(sum(equal(value, row[key], tolerance) for key, value in want.items()), row) for row in near]
+        score, best = max(scored, key=lambda pair: pair[0], default=(0, None))
+        if best is None or (score == len(ends) and len(want) - len(ends) > 1):
+            differences.append(f"windows: row {_shown(want)} is missing")
+            continue
+        rest.remove(best)
+        wrong = [key for key, value in want.items() if not equal(value, best[key], tolerance)]
+        told = ", ".join(f"{key} is {_value(best[key], key)}, expected {_value(want[key], key)}" for key in wrong)
+        differences.append(f"windows: row {_shown({k: v for k, v in want.items() if k not in wrong})}: {told}")
+    return differences + [f"windows: row {_shown(row)} is not expected" for row in rest]
+
+
+def equal(expected: Any, actual: Any, tolerance: float | None = None) -> bool:
+    """Is ``actual`` what a transcript wrote as ``expected``?
+
+    Text stands for an instant where ``actual`` is microseconds, for an exact number where it is a decimal. Doubles
+    must be equal, or differ by at most ``tolerance * max(1, |expected|)``; NaN equals NaN.
+    """
+    if expected is None or actual is None:
+        return expected is None and actual is None
+    if isinstance(expected, bool) or isinstance(actual, bool):
+        return isinstance(expected, bool) and isinstance(actual, bool) and expected is actual
+    if isinstance(actual, list | tuple):
+        return (
+            isinstance(expected, list | tuple)
+            and len(expected) == len(actual)
+            and all(equal(one, other, tolerance) for one, other in zip(expected, actual, strict=True))
+        )
+    if isinstance(actual, Mapping):
+        return (
+            isinstance(expected, Mapping)
+            and expected.keys() == actual.keys()
+            and all(equal(value, actual[key], tolerance) for key, value in expected.items())
+        )
+    if isinstance(actual, float):
+        return isinstance(expected, int | float) and _equal_doubles(float(expected), actual, tolerance)
+    if isinstance(actual, Decimal):
+        return _decimal(expected) == actual
+    if isinstance(actual, int):
+        return _us(expected) == actual if isinstance(expected, str) else bool(expected == actual)
+    if isinstance(actual, date):
+        return bool(expected == actual.isoformat())
+    if isinstance(actual, bytes | bytearray):
+        return isinstance(expected, str) and expected.encode() == bytes(actual)
+    return bool(expected == actual)
+
+
+def _equal_doubles(expected: float, actual: float, tolerance: float | None) -> bool:
+    if math.isnan(expected) or math.isnan(actual):
+        return math.isnan(expected) and math.isnan(actual)
+    if expected == actual:
+        return True
+    return tolerance is not None and abs(expected - actual) <= tolerance * max(1.0, abs(expected))
+
+
+def _decimal(value: Any) -> Decimal | None:
+    try:
+        return Decimal(str(value))
+    except InvalidOperation:
+        return None
+
+
+def _us(text: str) -> int | None:
+    try:
+        return parse_instant(text)
+    except ValueError:
+        return None
+
+
+def _instant(instant_us: int | None) -> str:
+    return "null" if instant_us is None else format_instant(instant_us)
+
+
+def _value(value: Any, key: str) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, int) and not isinstance(value, bool) and key in _INSTANTS:
+        return format_instant(value)
+    if isinstance(value, list | tuple):
+        inner = "watermark" if key == "missed_windows" else ""
+        return "[" + ", ".join(_value(item, inner) for item in value) + "]"
+    return str(value)
+
+
+def _shown(row: Row) -> str:
+    return "{" + ", ".join(f"{key}: {_value(value, key)}" for key, value in row.items()) + "}"

@@ -1,0 +1,222 @@
+"""Run one case on an engine and bring the results into the one form that is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pipelines.core.errors import TailraceError
+from pipelines.core.model import Arrival, Fate, Input, Job, OutputRange, WindowRow
+from pipelines.core.readrange import read_range
+from pipelines.core.time import DAY, EPOCH, to_datetime
+from pipelines.transcripts.judge import Outcome, Row, judge
+from pipelines.transcripts.read import Case
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipelines.core.reference import Evaluate
+
+ENGINES = ("reference", "spark")
+"""The engines that exist; ``stream``, the live run, is not built yet."""
+
+_TINY_PROGRAMS = {
+    # a case has a handful of rows: tasks, files and replanning would cost more than the work
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The judgement on one case and engine: passed when there are no ``differences``."""
+
+    case: Case
+    engine: str
+    differences: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Did the engine give exactly what the case expects?"""
+        return not self.differences
+
+
+def run_case(case: Case, engine: str, *, session: SparkSession | None = None, debug: bool = False) -> Verdict:
+    """Run and judge ``case`` on ``engine``; a crash of the engine is a difference that names the exception.
+
+    ``session`` left out: the process's Spark session, started only if the engine needs it. Under ``debug`` a crash
+    passes through with its stack trace.
+    """
+    try:
+        if case.refused is not None:
+            outcome = Outcome(error=case.refused)
+        elif engine == "reference":
+            outcome = run_reference(case)
+        else:
+            outcome = run_spark(case, session)
+    except Exception as error:
+        if debug:
+            raise
+        first_line = (str(error).strip().splitlines() or [""])[0]
+        return Verdict(case, engine, (f"the engine crashed: {type(error).__name__}: {first_line}",))
+    return Verdict(case, engine, tuple(judge(case, outcome)))
+
+
+# -- reference -------------------------------------------------------------------------------------------------------
+
+
+def run_reference(case: Case) -> Outcome:
+    """What the reference engine gives for ``case``; it reads the whole log and cuts its results to the range."""
+    from pipelines.batch.row_expressions import SparkExpressions
+    from pipelines.core import reference
+
+    assert case.job is not None
+    evaluate: Evaluate = SparkExpressions()
+    try:
+        outcome = reference.run(case.job, case.arrivals, case.output, evaluate=evaluate)
+    except TailraceError as error:
+        return Outcome(error=error)
+    return Outcome(tuple(map(_fate, outcome.fates)), tuple(map(_window, outcome.windows)))
+
+
+def _fate(fate: Fate) -> Row:
+    return {
+        "input": fate.input,
+        "partition": fate.input_partition,
+        "sequence": fate.sequence,
+        "arrival_time": fate.arrival_time_us,
+        "event_time": fate.event_time_us,
+        "verdict": fate.verdict,
+        "reasons": list(fate.reasons),
+        "system_timestamp": fate.system_timestamp_us,
+        "lifetime_end": fate.lifetime_end_us,
+        "watermark": fate.watermark_us,
+        "missed_windows": list(fate.missed_windows_us),
+    }
+
+
+def _window(row: WindowRow) -> Row:
+    return {
+        "window_start": row.window_start_us,
+        "window_end": row.window_end_us,
+        "window_id": row.window_id,
+        **row.values,
+    }
+
+
+# -- spark -----------------------------------------------------------------------------------------------------------
+
+
+def run_spark(case: Case, session: SparkSession | None = None) -> Outcome:
+    """What the batch engine gives for ``case`` from no more than the arrivals inside the plan's read range."""
+    assert case.job is not None
+    spark = session or _session()
+    reads = read_range(case.job, case.output)
+    log = [arrival for arrival in case.arrivals if arrival.arrival_time_us in reads]
+    try:
+        return run_batch(case.job, arrival_frames(spark, case.job, log), case.output)
+    except TailraceError as error:
+        return Outcome(error=error)
+
+
+def run_batch(job: Job, arrivals: Mapping[str, DataFrame], output: OutputRange) -> Outcome:
+    """What the batch engine gives for ``arrivals``, collected; errors pass through."""
+    from pipelines.batch import engine
+
+    result = engine.run(job, arrivals, output)
+    verdicts = [_spark_fate(row) for row in _collect(result.verdicts)]
+    windows = [{key: row[key] for key in row if key != "output_date"} for row in _collect(result.windows)]
+    return Outcome(tuple(verdicts), tuple(windows))
+
+
+def _session() -> SparkSession:
+    from pipelines.runtime.session import session
+
+    return session("tailrace-verify")
+
+
+@contextmanager
+def tiny_programs(spark: SparkSession) -> Iterator[None]:
+    """Session settings for programs of a few rows, taken back afterwards."""
+    before = {key: spark.conf.get(key, None) for key in _TINY_PROGRAMS}
+    for key, value in _TINY_PROGRAMS.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, old in before.items():
+            if old is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, old)
+
+
+def _spark_fate(row: Mapping[str, Any]) -> Row:
+    renamed = {("partition" if key == "input_partition" else key): value for key, value in row.items()}
+    renamed["reasons"] = list(renamed["reasons"] or [])
+    renamed["missed_windows"] = list(renamed["missed_windows"] or [])
+    return renamed
+
+
+def _collect(frame: DataFrame) -> list[dict[str, Any]]:
+    """Rows with instants as microseconds: Spark converts, so no zone of this process can touch them."""
+    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql.types import ArrayType, TimestampType
+
+    columns = []
+    for field in frame.schema.fields:
+        column = F.col(f"`{field.name}`")
+        if isinstance(field.dataType, TimestampType):
+            column = F.unix_micros(column)
+        elif isinstance(field.dataType, ArrayType) and isinstance(field.dataType.elementType, TimestampType):
+            column = F.transform(column, F.unix_micros)
+        columns.append(column.alias(field.name))
+    return [row.asDict(recursive=True) for row in frame.select(*columns).collect()]
+
+
+def arrival_frames(spark: SparkSession, job: Job, arrivals: Sequence[Arrival]) -> dict[str, DataFrame]:
+    """Each input's arrivals as a DataFrame with the columns of table ``arrivals/<input>``."""
+    return {part.name: arrival_frame(spark, part, arrivals) for part in job.inputs}
+
+
+def arrival_frame(spark: SparkSession, part: Input, arrivals: Sequence[Arrival]) -> DataFrame:
+    """The arrivals of one input; ``arrival_date`` is the UTC date of ``arrival_time``."""
+    payload = ", ".join(f"`{column.name}` {column.type}" for column in part.columns)
+    schema = (
+        "arrival_time TIMESTAMP, input_partition INT, sequence BIGINT, kind STRING, punctuation_time TIMESTAMP,"
+        f" cause STRING, batch_id STRING, {payload}, arrival_date DATE"
+    )
+    converters = [_to_python(column.type) for column in part.columns]
+    rows = [
+        (
+            to_datetime(row.arrival_time_us),
+            row.input_partition,
+            row.sequence,
+            "event" if row.punctuation_us is None else "punctuation",
+            None if row.punctuation_us is None else to_datetime(row.punctuation_us),
+            row.cause,
+            "transcript",
+            *(convert(row.payload.get(column.name)) for convert, column in zip(converters, part.columns, strict=True)),
+            (EPOCH + (row.arrival_time_us // DAY) * (to_datetime(DAY) - EPOCH)).date(),
+        )
+        for row in arrivals
+        if row.input == part.name
+    ]
+    return spark.createDataFrame(rows, schema)
+
+
+def _to_python(type_name: str) -> Callable[[Any], Any]:
+    """A value of the transcript's form as PySpark takes it: instants, also nested ones, as aware datetimes."""
+    if type_name in ("timestamp", "timestamp_ltz"):
+        return lambda value: None if value is None else to_datetime(value)
+    if type_name.startswith("array<") and "timestamp" in type_name:
+        inner = _to_python(type_name[len("array<") : -1])
+        return lambda value: None if value is None else [inner(item) for item in value]
+    return _as_is
+
+
+def _as_is(value: Any) -> Any:
+    return value
