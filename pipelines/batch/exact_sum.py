@@ -1,0 +1,225 @@
+"""Sums of doubles that are the same bits in any order: exact integer arithmetic, rounded once at the end.
+
+A double is cut into five 32-bit integers ("limbs") on a fixed grid of binary places, the limbs are summed as BIGINT by
+Spark's own ``sum``, and the exact total is rounded to the nearest double, ties to even: what :func:`math.fsum` gives.
+
+The grid of *tier* 0 holds every finite double below 2**64 that is a multiple of 2**-96: all ordinary data. Other finite
+values belong to the tier 96 binary places up or down (or 192, ...) that holds them; NaN and the infinities have tiers
+of their own. A row of another tier than 0 is rare, so tiers other than 0 are carried as an array beside the sums.
+
+Bound: fewer than 2**30 rows in one group, else a limb's sum could pass BIGINT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+LIMBS = 5
+_BITS = 32
+_RADIX = 2.0**_BITS
+_LOWEST_PLACE = -96
+"""Binary place of limb 0 of tier 0: limb ``i`` of tier ``t`` weighs ``2 ** (-96 + 96 * t + 32 * i)``."""
+_TIER_STEP = 96
+_TIERS = 11
+"""Tiers -11 to 11 hold every finite double."""
+NAN_TIER = 97
+PLUS_INFINITY_TIER = 98
+MINUS_INFINITY_TIER = 99
+
+
+def tier_column(name: str) -> str:
+    """The column that holds the tier of value column ``name``."""
+    return f"{name}_tier"
+
+
+def limb_columns(name: str) -> list[str]:
+    """The columns that hold the limbs of value column ``name``, least significant first."""
+    return [f"{name}_limb{index}" for index in range(LIMBS)]
+
+
+def split(frame: DataFrame, names: Sequence[str]) -> DataFrame:
+    """``frame`` with tier and limbs of each DOUBLE column in ``names``; a null has tier 0 and null limbs.
+
+    Every step is exact: a power of two scales, a cast to BIGINT cuts toward zero, and what is left keeps its bits.
+    """
+    frame = frame.withColumns({tier_column(name): _tier(F.col(name)) for name in names})
+    rest = {name: f"{name}_rest" for name in names}
+    frame = frame.withColumns({rest[name]: _scaled(F.col(name), F.col(tier_column(name))) for name in names})
+    # the rest starts with its top limb before the binary point
+    frame = frame.withColumns({rest[name]: F.col(rest[name]) * F.lit(1 / _RADIX) for name in names})
+    for index in reversed(range(LIMBS)):
+        limb = {name: limb_columns(name)[index] for name in names}
+        frame = frame.withColumns({limb[name]: F.col(rest[name]).cast("bigint") for name in names})
+        left = {rest[name]: (F.col(rest[name]) - F.col(limb[name]).cast("double")) * F.lit(_RADIX) for name in names}
+        frame = frame.withColumns(left)
+    return frame.drop(*rest.values())
+
+
+def _tier(value: Column) -> Column:
+    lifted = value * F.lit(2.0**-_LOWEST_PLACE)
+    ordinary = (F.abs(value) < F.lit(2.0**64)) & (F.rint(lifted) == lifted)
+    # tier t holds |x| in [2 ** (96 t - 44), 2 ** (96 t + 64)): the logarithm may be a little off on either side
+    tier = F.floor((F.log2(F.abs(value)) + F.lit(38.0)) / F.lit(float(_TIER_STEP)))
+    return (
+        F.when(value.isNull() | ordinary, F.lit(0))
+        .when(F.isnan(value), F.lit(NAN_TIER))
+        .when(value == F.lit(float("inf")), F.lit(PLUS_INFINITY_TIER))
+        .when(value == F.lit(float("-inf")), F.lit(MINUS_INFINITY_TIER))
+        .otherwise(tier.cast("int"))
+    )
+
+
+def _scaled(value: Column, tier: Column) -> Column:
+    """The value moved into the grid of tier 0; in two steps, for one factor may lie beyond the doubles."""
+    half = F.pow(F.lit(2.0), tier * F.lit(-float(_TIER_STEP // 2)))
+    return F.when(tier == 0, value).when(F.abs(tier) <= _TIERS, value * half * half).otherwise(F.lit(0.0))
+
+
+def limb_sums(name: str) -> dict[str, Column]:
+    """Aggregates that sum the limbs of ``name``, whatever the tier: right inside a group of one tier."""
+    return {limb: F.sum(limb) for limb in limb_columns(name)}
+
+
+def tiered_sums(name: str) -> dict[str, Column]:
+    """Aggregates over rows of mixed tiers: limb sums of tier 0, and ``<name>_others``, an array of the other tiers."""
+    tier, limbs = F.col(tier_column(name)), limb_columns(name)
+    sums = {limb: F.sum(F.when(tier == 0, F.col(limb))) for limb in limbs}
+    other = F.struct(tier.alias("tier"), F.array(*limbs).alias("limbs"))
+    return {**sums, f"{name}_others": F.collect_list(F.when(tier != 0, other))}
+
+
+def total(name: str) -> Column:
+    """The sum, from what :func:`tiered_sums` gave: the exact sum's nearest double; null where every value was null.
+
+    NaN, or both infinities, give NaN; one infinity gives itself; a finite sum beyond the doubles its infinity.
+    """
+    limbs = F.array(*limb_columns(name))
+    others = F.col(f"{name}_others")
+    nothing = F.col(limb_columns(name)[0]).isNull() & (F.size(others) == 0)
+    return F.when(nothing, F.lit(None).cast("double")).otherwise(_total(limbs, others))
+
+
+def _total(limbs: Column, others: Column) -> Column:
+    return F.when(F.size(others) == 0, _nearest(limbs, _LOWEST_PLACE)).otherwise(_mixed_total(limbs, others))
+
+
+def array_total(values: Column) -> Column:
+    """The exact sum of an array of doubles without nulls, as :func:`total` gives it; of an empty array 0.0."""
+
+    def of_parts(parts: Column) -> Column:
+        ordinary = F.aggregate(
+            F.filter(parts, lambda part: part["tier"] == 0)["limbs"],
+            F.array(*[_zero()] * LIMBS),
+            lambda sums, limbs: F.zip_with(sums, limbs, lambda left, right: left + right),
+        )
+        return _total(ordinary, F.filter(parts, lambda part: part["tier"] != 0))
+
+    return let(F.transform(values, _parts), of_parts)
+
+
+def let(value: Column, body: Callable[[Column], Column]) -> Column:
+    """``body(value)`` with ``value`` evaluated once, where the body names it several times."""
+    return F.get(F.transform(F.array(value), body), F.lit(0))
+
+
+def _zero() -> Column:
+    return F.lit(0).cast("bigint")
+
+
+def _parts(value: Column) -> Column:
+    """Tier and limbs of one value, as an expression in a lambda."""
+    tier = _tier(value)
+    start = F.struct(
+        (_scaled(value, tier) * F.lit(1 / _RADIX)).alias("rest"), F.array().cast("array<bigint>").alias("limbs")
+    )
+
+    def step(state: Column, _: Column) -> Column:
+        limb = state["rest"].cast("bigint")
+        rest = (state["rest"] - limb.cast("double")) * F.lit(_RADIX)
+        return F.struct(rest.alias("rest"), F.concat(F.array(limb), state["limbs"]).alias("limbs"))
+
+    limbs = F.aggregate(F.array(*[F.lit(0)] * LIMBS), start, step)["limbs"]
+    return F.struct(tier.alias("tier"), limbs.alias("limbs"))
+
+
+def _mixed_total(limbs: Column, others: Column) -> Column:
+    def has(tier: int) -> Column:
+        return F.exists(others, lambda other: other["tier"] == tier)
+
+    return (
+        F.when(has(NAN_TIER) | (has(PLUS_INFINITY_TIER) & has(MINUS_INFINITY_TIER)), F.lit(float("nan")))
+        .when(has(PLUS_INFINITY_TIER), F.lit(float("inf")))
+        .when(has(MINUS_INFINITY_TIER), F.lit(float("-inf")))
+        .otherwise(_nearest(_full_range(limbs, others), _LOWEST_PLACE - _TIERS * _TIER_STEP))
+    )
+
+
+def _full_range(limbs: Column, others: Column) -> Column:
+    """The limb sums of all finite tiers on one grid that spans every double."""
+    step = _TIER_STEP // _BITS
+    count = 2 * _TIERS * step + LIMBS
+    ordinary = F.struct(
+        F.lit(0).alias("tier"), F.transform(limbs, lambda limb: F.coalesce(limb, F.lit(0))).alias("limbs")
+    )
+    terms = F.concat(F.array(ordinary), others)
+
+    def sum_at(place: Column) -> Column:
+        def add(so_far: Column, term: Column) -> Column:
+            index = place - (term["tier"] + F.lit(_TIERS)) * F.lit(step)
+            inside = (index >= 0) & (index < LIMBS)
+            return so_far + F.when(inside, F.get(term["limbs"], index.cast("int"))).otherwise(F.lit(0).cast("bigint"))
+
+        return F.aggregate(terms, F.lit(0).cast("bigint"), add)
+
+    return F.transform(F.sequence(F.lit(0), F.lit(count - 1)), sum_at)
+
+
+def _nearest(limbs: Column, lowest_place: int) -> Column:
+    """The double nearest to ``sum(limbs[i] * 2 ** (lowest_place + 32 * i))``, ties to even.
+
+    The top three digits of the carried sum hold at least 65 bits; whatever is below only matters as "not zero" and
+    goes into the last bit. Two exact doubles hold those digits, so their one addition is the only rounding.
+    """
+    negative = F.aggregate(limbs, _zero(), lambda carry, limb: F.shiftright(carry + limb, _BITS)) < 0
+    sign = F.when(negative, F.lit(-1).cast("bigint")).otherwise(F.lit(1).cast("bigint"))
+    return let(sign, lambda sign: sign * _nearest_magnitude(F.transform(limbs, lambda limb: limb * sign), lowest_place))
+
+
+def _nearest_magnitude(limbs: Column, lowest_place: int) -> Column:
+    mask = F.lit(2**_BITS - 1).cast("bigint")
+
+    def carry(state: Column, limb: Column) -> Column:
+        here = state["carry"] + limb
+        digit = here.bitwiseAND(mask)
+        return F.struct(
+            F.shiftright(here, _BITS).alias("carry"), F.concat(F.array(digit), state["digits"]).alias("digits")
+        )
+
+    start = F.struct(_zero().alias("carry"), F.array().cast("array<bigint>").alias("digits"))
+    digits = F.aggregate(limbs, start, carry, lambda state: F.concat(F.array(state["carry"]), state["digits"]))
+
+    def take(state: Column, digit: Column) -> Column:
+        seen, low = state["seen"], state["low"]
+        sticky = low.bitwiseOR(F.lit(1).cast("bigint"))
+        return F.struct(
+            F.when((seen == 0) & (digit == 0), F.lit(0)).otherwise(seen + 1).alias("seen"),
+            F.when(seen == 0, digit).otherwise(state["high"]).alias("high"),
+            F.when(seen == 1, digit).otherwise(state["middle"]).alias("middle"),
+            F.when(seen == 2, digit).when((seen > 2) & (digit != 0), sticky).otherwise(low).alias("low"),
+        )
+
+    def rounded(state: Column) -> Column:
+        middle = state["middle"]
+        upper = F.shiftleft(state["high"], 21) + F.shiftright(middle, 11)
+        lower = F.shiftleft(middle.bitwiseAND(F.lit(2047).cast("bigint")), _BITS) + state["low"]
+        mantissa = upper.cast("double") * F.lit(2.0**43) + lower.cast("double")
+        place = F.lit(lowest_place) + (state["seen"] - 3) * F.lit(_BITS)
+        # in two steps: one factor may lie beyond the doubles
+        half = F.floor(place / F.lit(2))
+        return mantissa * F.pow(F.lit(2.0), half) * F.pow(F.lit(2.0), place - half)
+
+    nothing = F.struct(F.lit(0).alias("seen"), _zero().alias("high"), _zero().alias("middle"), _zero().alias("low"))
+    return F.aggregate(digits, nothing, take, rounded)
