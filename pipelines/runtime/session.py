@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.core.errors import EnvironmentUnfit
@@ -28,7 +29,6 @@ _SETTINGS = {
     "spark.sql.caseSensitive": "false",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
 }
 _LOCAL_SETTINGS = {
     # sized for one machine; a cluster brings its own
@@ -37,6 +37,7 @@ _LOCAL_SETTINGS = {
     "spark.sql.shuffle.partitions": "4",
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.driver.memory": "3g",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
 }
 
 
@@ -60,6 +61,7 @@ def session(application: str = "tailrace") -> SparkSession:
     builder = SparkSession.builder.master(master).appName(application)
     settings = dict(_SETTINGS)
     if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings |= _LOCAL_SETTINGS
         settings["spark.driver.extraClassPath"] = f"{jars.directory()}/*"
     else:
