@@ -1,0 +1,12 @@
+"""The table of profiles: a further one is a row here and a file in :mod:`pipelines.core.ordering`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pipelines.core.events import Profile
+from pipelines.core.ordering import stream_analytics
+
+PROFILES: Mapping[str, Profile] = {
+    "stream_analytics": stream_analytics.PROFILE,
+}

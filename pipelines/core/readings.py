@@ -1,0 +1,52 @@
+"""What a job's expressions say about each row: plain columns from the payload, the rest from a shared evaluator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from pipelines.core.errors import UsageError
+from pipelines.core.model import Column
+
+Evaluate = Callable[[tuple[Column, ...], Sequence[Mapping[str, object]], Sequence[str]], list[tuple[object, ...]]]
+"""(columns of the rows, rows, Spark SQL expressions) -> for each row the values of the expressions.
+
+Instants go in and come back as ``int`` microseconds. Evaluating an expression over one row is not what the engines
+are compared on, so they may share this.
+"""
+
+Reading = Mapping[str, object]
+"""Expression text -> its value for one row."""
+
+
+def plain_column(expression: str, columns: Sequence[Column]) -> Column | None:
+    """The column that ``expression`` names and nothing more, in any case; None if it is more than a column."""
+    wanted = expression.strip().lower()
+    return next((column for column in columns if column.name.lower() == wanted), None)
+
+
+def read(
+    columns: tuple[Column, ...],
+    rows: Sequence[Mapping[str, object]],
+    expressions: Sequence[str],
+    evaluate: Evaluate | None,
+) -> list[Reading]:
+    """For each row the value of each expression, with one call of ``evaluate`` at most.
+
+    Raises :class:`UsageError` if an expression is more than a column and ``evaluate`` is None.
+    """
+    wanted = list(dict.fromkeys(expressions))
+    plain = {text: column.name for text in wanted if (column := plain_column(text, columns)) is not None}
+    others = [text for text in wanted if text not in plain]
+    evaluated: list[tuple[object, ...]] = [()] * len(rows)
+    if others and rows:
+        if evaluate is None:
+            raise UsageError(
+                f"'{others[0]}' is more than a column, and nothing was given to evaluate it",
+                hint="pass 'evaluate' to the reference engine",
+            )
+        evaluated = evaluate(columns, rows, others)
+        assert len(evaluated) == len(rows)
+    return [
+        {text: row[name] for text, name in plain.items()} | dict(zip(others, values, strict=True))
+        for row, values in zip(rows, evaluated if others else [()] * len(rows), strict=True)
+    ]
