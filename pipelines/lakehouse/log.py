@@ -1,0 +1,117 @@
+"""What the Delta log knows about an arrival log: files, rows, bytes, times. No Spark, and no data but a log's tail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+
+from pipelines.core.time import DAY, MILLISECOND, from_datetime
+from pipelines.lakehouse.order import FOR_ALL, Tail
+
+_CUT_US = MILLISECOND - 1
+"""Statistics hold whole milliseconds: a true maximum may lie this much above what they say."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """One data file. Times are bounds: the first is cut down to the millisecond, the last up; None: not known."""
+
+    path: str
+    size_bytes: int
+    rows: int | None
+    arrival_day: int | None
+    first_us: int | None
+    last_us: int | None
+    partitions: tuple[int, int] | None
+    null_partitions: bool
+
+    def may_hold(self, from_us: int | None, to_us: int | None) -> bool:
+        """Whether an arrival in ``[from_us, to_us]`` can lie in this file."""
+        first_us, last_us = self.first_us, self.last_us
+        if self.arrival_day is not None:
+            day_us = self.arrival_day * DAY
+            first_us = day_us if first_us is None else first_us
+            last_us = day_us + DAY - 1 if last_us is None else last_us
+        return (from_us is None or last_us is None or last_us >= from_us) and (
+            to_us is None or first_us is None or first_us <= to_us
+        )
+
+    def may_hold_partition(self, partition: int) -> bool:
+        """Whether a record of this input partition can lie in this file."""
+        if partition == FOR_ALL:
+            return self.null_partitions
+        return self.partitions is None or self.partitions[0] <= partition <= self.partitions[1]
+
+
+def log_files(table: DeltaTable) -> list[LogFile]:
+    """All data files of an arrival log at the version it was opened at."""
+    return [_file(row) for row in pa.table(table.get_add_actions(flatten=True)).to_pylist()]
+
+
+def end_of_log(files: list[LogFile]) -> int | None:
+    """The last arrival time in microseconds, cut down to the millisecond; None for an empty or unmeasured log."""
+    ends = [file.last_us - _CUT_US for file in files if file.last_us is not None]
+    return max(ends) if ends else None
+
+
+class Tails:
+    """The last record of each input partition, read from as few files as possible, newest first.
+
+    Inside a partition arrival times never fall, so once a record of it is known, no file that ends before that
+    record's arrival can hold a later one.
+    """
+
+    def __init__(self, table: DeltaTable | None) -> None:
+        self._table = table
+        files = log_files(table) if table is not None else []
+        far_us = 1 << 62
+        self._files = sorted(files, key=lambda file: -(far_us if file.last_us is None else file.last_us))
+        self._read: set[str] = set()
+        self._known: dict[int, Tail] = {}
+        self._fragments: dict[str, ds.Fragment] | None = None
+
+    def of(self, partition: int) -> Tail | None:
+        """The last record of ``partition``, or None where the log holds none."""
+        for file in self._files:
+            known = self._known.get(partition)
+            if known is not None and file.last_us is not None and file.last_us < known.arrival_time_us:
+                break
+            if file.path not in self._read and file.may_hold_partition(partition):
+                self._load(file)
+        return self._known.get(partition)
+
+    def _load(self, file: LogFile) -> None:
+        if self._fragments is None:
+            assert self._table is not None
+            fragments = self._table.to_pyarrow_dataset().get_fragments()
+            self._fragments = {fragment.path: fragment for fragment in fragments}
+        rows = self._fragments[file.path].to_table(columns=["input_partition", "sequence", "arrival_time"])
+        rows = rows.set_column(2, "arrival_time", rows["arrival_time"].cast(pa.int64()))
+        last = rows.group_by("input_partition").aggregate([("sequence", "max"), ("arrival_time", "max")])
+        for row in last.to_pylist():
+            part = FOR_ALL if row["input_partition"] is None else row["input_partition"]
+            sequence, arrival_us = row["sequence_max"], row["arrival_time_max"]
+            before = self._known.get(part, Tail(sequence, arrival_us))
+            self._known[part] = Tail(max(before.sequence, sequence), max(before.arrival_time_us, arrival_us))
+        self._read.add(file.path)
+
+
+def _file(row: dict[str, object]) -> LogFile:
+    first, last, day = row.get("min.arrival_time"), row.get("max.arrival_time"), row.get("partition.arrival_date")
+    low, high = row.get("min.input_partition"), row.get("max.input_partition")
+    rows, size, nulls = row.get("num_records"), row["size_bytes"], row.get("null_count.input_partition")
+    assert isinstance(size, int)
+    return LogFile(
+        path=str(row["path"]),
+        size_bytes=size,
+        rows=rows if isinstance(rows, int) else None,
+        arrival_day=(day - date(1970, 1, 1)).days if isinstance(day, date) else None,
+        first_us=from_datetime(first) if isinstance(first, datetime) else None,
+        last_us=from_datetime(last) + _CUT_US if isinstance(last, datetime) else None,
+        partitions=(low, high) if isinstance(low, int) and isinstance(high, int) else None,
+        null_partitions=nulls != 0,
+    )

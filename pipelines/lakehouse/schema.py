@@ -1,0 +1,133 @@
+"""Columns of the tables that are written without Spark, and Spark SQL types as Arrow types."""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+
+from pipelines.core.model import Input
+
+TIMESTAMP = pa.timestamp("us", "UTC")
+
+_SIMPLE: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "byte": pa.int8(),
+    "smallint": pa.int16(),
+    "short": pa.int16(),
+    "int": pa.int32(),
+    "integer": pa.int32(),
+    "bigint": pa.int64(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "real": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": TIMESTAMP,
+    "timestamp_ltz": TIMESTAMP,
+    "decimal": pa.decimal128(10, 0),
+    "dec": pa.decimal128(10, 0),
+    "numeric": pa.decimal128(10, 0),
+}
+_DECIMAL = re.compile(r"(?:decimal|dec|numeric)\((\d+)(?:,(\d+))?\)")
+_TEXT = re.compile(r"(?:varchar|char|character)\(\d+\)")
+_NESTED = re.compile(r"(array|map|struct)<(.*)>", re.DOTALL)
+
+LOG_COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
+    ("arrival_time", TIMESTAMP),
+    ("input_partition", pa.int32()),
+    ("sequence", pa.int64()),
+    ("kind", pa.string()),
+    ("punctuation_time", TIMESTAMP),
+    ("cause", pa.string()),
+    ("batch_id", pa.string()),
+)
+"""What every arrival log holds before the payload; ``arrival_date``, the partition, comes last."""
+
+QUARANTINE = pa.schema(
+    [
+        ("raw", pa.string()),
+        ("reason", pa.string()),
+        ("source", pa.string()),
+        ("position", pa.int64()),
+        ("batch_id", pa.string()),
+    ]
+)
+
+RUNS = pa.schema(
+    [
+        ("run_id", pa.string()),
+        ("job", pa.string()),
+        ("kind", pa.string()),
+        ("reason", pa.string()),
+        ("status", pa.string()),
+        ("error", pa.string()),
+        ("job_fingerprint", pa.string()),
+        ("output_from", TIMESTAMP),
+        ("output_to", TIMESTAMP),
+        ("read_from", TIMESTAMP),
+        ("read_to", TIMESTAMP),
+        ("read_rule", pa.string()),
+        ("end_of_log", TIMESTAMP),
+        ("settled", pa.bool_()),
+        ("versions_read", pa.map_(pa.string(), pa.int64())),
+        ("counts_by_verdict", pa.map_(pa.string(), pa.int64())),
+        ("counts_by_reason", pa.map_(pa.string(), pa.int64())),
+        ("rows_written", pa.map_(pa.string(), pa.int64())),
+        ("versions_written", pa.map_(pa.string(), pa.int64())),
+        ("output_fingerprint", pa.string()),
+        ("started_at", TIMESTAMP),
+        ("finished_at", TIMESTAMP),
+        ("process", pa.string()),
+        ("engine", pa.map_(pa.string(), pa.string())),
+    ]
+)
+"""One row a run. ``status``: ``running`` | ``succeeded`` | ``failed`` | ``abandoned`` (its process died).
+
+Maps: ``versions_read`` and ``versions_written`` from table to Delta version, ``rows_written`` from table to rows,
+``engine`` from component to version. Nulls in ``output_from`` .. ``read_to`` are open ends. ``process`` is ``host/pid``.
+"""
+
+
+def arrow_type(spark_type: str) -> pa.DataType:
+    """The Arrow type of a Spark SQL type in lower case; ValueError if it has none here."""
+    text = spark_type.strip()
+    if text in _SIMPLE:
+        return _SIMPLE[text]
+    if match := _DECIMAL.fullmatch(text):
+        return pa.decimal128(int(match[1]), int(match[2] or 0))
+    if _TEXT.fullmatch(text):
+        return pa.string()
+    if match := _NESTED.fullmatch(text):
+        parts = _split(match[2])
+        if match[1] == "array":
+            return pa.list_(pa.field("element", arrow_type(parts[0])))
+        if match[1] == "map":
+            return pa.map_(arrow_type(parts[0]), arrow_type(parts[1]))
+        return pa.struct([_field(part) for part in parts])
+    raise ValueError(f"type {spark_type.upper()} cannot be read from a file")
+
+
+def arrivals_schema(part: Input) -> pa.Schema:
+    """Columns of ``arrivals/<input>``: the log's own, the payload, ``arrival_date``."""
+    payload = [(column.name, arrow_type(column.type)) for column in part.columns]
+    return pa.schema([*LOG_COLUMNS, *payload, ("arrival_date", pa.date32())])
+
+
+def _field(text: str) -> pa.Field:
+    name, _, kind = text.strip().replace(":", " ", 1).partition(" ")
+    return pa.field(name.strip("`"), arrow_type(kind))
+
+
+def _split(text: str) -> list[str]:
+    """``a, b<c,d>`` split at its outer commas."""
+    parts, depth, begin = [], 0, 0
+    for index, sign in enumerate(text):
+        depth += (sign in "<(") - (sign in ">)")
+        if sign == "," and depth == 0:
+            parts.append(text[begin:index])
+            begin = index + 1
+    return [*parts, text[begin:]]
