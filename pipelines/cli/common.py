@@ -5,13 +5,11 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 LAKEHOUSE_VARIABLE = "TAILRACE_LAKEHOUSE"
-JOBS_VARIABLE = "TAILRACE_JOBS"
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -90,26 +87,24 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
-def jobs_folder() -> Path:
-    """The folder of job files: ``TAILRACE_JOBS``, else the examples that ship."""
-    chosen = os.environ.get(JOBS_VARIABLE)
-    return Path(chosen) if chosen else Path(str(resources.files("pipelines.job.examples")))
-
-
 def find_job(text: str) -> Job:
-    """The job that ``text`` names: a job file's path, or the name of a job in :func:`jobs_folder`."""
+    """The job that ``text`` names: a job file's path, or a name in the folder of job files (job or file)."""
+    from pipelines.job.folder import job_files, jobs_folder, load_folder
     from pipelines.job.load import load_job
 
     path = Path(text)
     if path.suffix in (".yaml", ".yml") or path.is_file():
         return load_job(path)
     folder = jobs_folder()
-    if not folder.is_dir():
-        raise UsageError(f"{JOBS_VARIABLE} names no folder", file=str(folder), hint="set it to a folder of job files")
-    names = {file.stem: file for file in sorted(folder.glob("*.y*ml"))}
-    if text in names:
-        return load_job(names[text])
-    raise UsageError(f"there is no job '{text}' in {folder} and no file of that name; {did_you_mean(text, names)}")
+    files = {file.stem: file for file in job_files(folder)}
+    if text in files:
+        return load_job(files[text])
+    jobs = {job.name: job for job in load_folder(folder).values() if isinstance(job, Job)}
+    if text in jobs:
+        return jobs[text]
+    raise UsageError(
+        f"there is no job '{text}' in {folder} and no file of that name; {did_you_mean(text, {*files, *jobs})}"
+    )
 
 
 def output_range(from_: str | None, to: str | None) -> OutputRange:

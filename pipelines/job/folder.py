@@ -1,0 +1,52 @@
+"""The folder of job files: which jobs there are, and which files there are no jobs."""
+
+from __future__ import annotations
+
+import os
+from importlib import resources
+from pathlib import Path
+
+from pipelines.core.errors import JobFileError, TailraceError, UsageError
+from pipelines.core.model import Job
+from pipelines.job.load import load_job
+
+JOBS_VARIABLE = "TAILRACE_JOBS"
+"""Environment variable that names the folder; left out: the examples that ship."""
+
+
+def jobs_folder() -> Path:
+    """The folder of job files: ``TAILRACE_JOBS``, else the examples that ship."""
+    chosen = os.environ.get(JOBS_VARIABLE)
+    return Path(chosen) if chosen else Path(str(resources.files("pipelines.job.examples")))
+
+
+def job_files(folder: Path) -> list[Path]:
+    """The job files of ``folder``, by name; :class:`UsageError` if it is no folder."""
+    if not folder.is_dir():
+        raise UsageError(f"{JOBS_VARIABLE} names no folder", file=str(folder), hint="set it to a folder of job files")
+    return sorted(path for path in folder.iterdir() if path.suffix in (".yaml", ".yml") and path.is_file())
+
+
+def load_folder(folder: Path | None = None) -> dict[Path, Job | TailraceError]:
+    """Every job file of ``folder`` (default: :func:`jobs_folder`) with its job, or with what is wrong with it.
+
+    Two files that name the same job cannot both be right: the second, in the order of file names, is an error.
+    """
+    found: dict[Path, Job | TailraceError] = {}
+    owners: dict[str, Path] = {}
+    for path in job_files(folder or jobs_folder()):
+        try:
+            job = load_job(path)
+            if job.name in owners:
+                raise JobFileError(
+                    f"job '{job.name}' is described by {owners[job.name].name} already",
+                    file=str(path),
+                    key="job",
+                    hint="give one of the two another name",
+                )
+        except TailraceError as error:
+            found[path] = error
+        else:
+            owners[job.name] = path
+            found[path] = job
+    return found
