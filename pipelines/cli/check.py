@@ -17,13 +17,14 @@ def register(app: typer.Typer) -> None:
 
     @app.command("check")
     def check(job: Annotated[str, typer.Argument(metavar="JOB", help="Job file, or the name of a job.")]) -> None:
-        """Validate a job file; print its policy in words, its read-range formula and warnings."""
+        """Validate a job file; print its policy in words, its read range, warnings, what the product leaves open."""
         from pipelines.job.limits import limits_exceeded
-        from pipelines.job.words import policy_in_words, read_range_in_words, remarks
+        from pipelines.job.words import ambiguities, policy_in_words, read_range_in_words, remarks
 
         found = find_job(job)
         policy, reads = policy_in_words(found), read_range_in_words(found)
         warnings = [*limits_exceeded(found), *remarks(found)]
+        open_points = ambiguities(found)
 
         def human(out: Console) -> None:
             out.print(f"{found.name}: valid, profile {found.profile}", markup=False)
@@ -31,6 +32,10 @@ def register(app: typer.Typer) -> None:
                 out.print(f"  {sentence}", markup=False)
             for warning in warnings:
                 out.print(f"  warning: {warning}", markup=False)
+            if open_points:
+                out.print("  open in the product's documents:", markup=False)
+            for sentence in open_points:
+                out.print(f"    {sentence}", markup=False)
             out.print(f"  fingerprint {found.fingerprint}", markup=False)
 
         emit(
@@ -41,6 +46,7 @@ def register(app: typer.Typer) -> None:
                 "policy": policy,
                 "read_range": reads,
                 "warnings": warnings,
+                "ambiguities": open_points,
                 "fingerprint": found.fingerprint,
             },
             human,
