@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pipelines.core.model import Arrival, Fate, Job, SimpleWindow
+from pipelines.core.model import Arrival, Fate, Job, Query, SimpleWindow
 from pipelines.core.readings import Reading
 
 Span = tuple[int, int]
@@ -35,6 +35,11 @@ class Event:
         assert one.input_partition is not None
         who = (one.input, one.input_partition, one.sequence, one.arrival_time_us, self.event_time_us)
         return Fate(*who, **decided)  # type: ignore[arg-type]
+
+
+def passes(query: Query, reading: Reading) -> bool:
+    """Does ``where`` keep the row? Null does not."""
+    return query.where is None or reading[query.where] is True
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pipelines.core.events import Profile
-from pipelines.core.ordering import stream_analytics
+from pipelines.core.ordering import atlas, stream_analytics, stream_insight
 
 PROFILES: Mapping[str, Profile] = {
     "stream_analytics": stream_analytics.PROFILE,
+    "atlas": atlas.PROFILE,
+    "stream_insight": stream_insight.PROFILE,
 }

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import struct
 from collections.abc import Callable, Mapping, Sequence
+from decimal import ROUND_HALF_UP, Context, Decimal
 
 from pipelines.core.errors import UsageError
 from pipelines.core.model import Column
@@ -16,6 +19,9 @@ are compared on, so they may share this.
 
 Reading = Mapping[str, object]
 """Expression text -> its value for one row."""
+
+_DECIMAL = re.compile(r"decimal(?:\(\d+(?:,(\d+))?\))?")
+_WIDE = Context(prec=100)
 
 
 def plain_column(expression: str, columns: Sequence[Column]) -> Column | None:
@@ -35,7 +41,7 @@ def read(
     Raises :class:`UsageError` if an expression is more than a column and ``evaluate`` is None.
     """
     wanted = list(dict.fromkeys(expressions))
-    plain = {text: column.name for text in wanted if (column := plain_column(text, columns)) is not None}
+    plain = {text: column for text in wanted if (column := plain_column(text, columns)) is not None}
     others = [text for text in wanted if text not in plain]
     evaluated: list[tuple[object, ...]] = [()] * len(rows)
     if others and rows:
@@ -47,6 +53,20 @@ def read(
         evaluated = evaluate(columns, rows, others)
         assert len(evaluated) == len(rows)
     return [
-        {text: row[name] for text, name in plain.items()} | dict(zip(others, values, strict=True))
+        {text: as_declared(column, row[column.name]) for text, column in plain.items()}
+        | dict(zip(others, values, strict=True))
         for row, values in zip(rows, evaluated if others else [()] * len(rows), strict=True)
     ]
+
+
+def as_declared(column: Column, value: object) -> object:
+    """``value`` as a column of that type holds it: decimals with the type's scale, FLOAT in single precision."""
+    if isinstance(value, Decimal) and (match := _DECIMAL.fullmatch(column.type)):
+        return value.quantize(Decimal(1).scaleb(-int(match[1] or 0)), ROUND_HALF_UP, _WIDE)
+    if isinstance(value, float) and column.type == "float":
+        try:
+            single: float = struct.unpack("f", struct.pack("f", value))[0]
+        except OverflowError:
+            return float("inf") if value > 0 else float("-inf")
+        return single
+    return value

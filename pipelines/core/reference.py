@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from pipelines.core.aggregates import compute
 from pipelines.core.errors import DataRefused, UsageError
-from pipelines.core.events import Event, Ordered, Profile, Row
+from pipelines.core.events import Event, Ordered, Profile, Row, passes
 from pipelines.core.joins import join, joined_columns
 from pipelines.core.model import (
     EVERYTHING,
@@ -212,7 +212,7 @@ def _counted(job: Job, ordered: Ordered, evaluate: Evaluate | None) -> list[Row]
         columns = joined_columns(left, right)
         found = read(columns, [row.payload for row in pairs], _query_expressions(query), evaluate)
         rows = [Row(row.start_us, row.arrived, row.payload, reading) for row, reading in zip(pairs, found, strict=True)]
-    return [row for row in rows if query.where is None or row.read[query.where] is True]
+    return [row for row in rows if passes(query, row.read)]
 
 
 def _members(query: Query) -> list[tuple[str | None, SimpleWindow]]:

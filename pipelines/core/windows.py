@@ -50,6 +50,17 @@ def spread_ends_on_grid(window: SimpleWindow, rows: Sequence[Row], _: Ordered) -
     return gather(rows, lambda row: ends_on_grid(window, row.start_us))
 
 
+def spread_starts_on_grid(window: SimpleWindow, rows: Sequence[Row], _: Ordered) -> list[tuple[Span, list[Row]]]:
+    """Tumbling and hopping windows of atlas: all that hold the row's instant and were not closed when it came."""
+    assert isinstance(window, Grid)
+    return gather(
+        rows,
+        lambda row: [
+            span for span in starts_on_grid(window, row.start_us, row.start_us + 1) if span[0] not in row.missed_us
+        ],
+    )
+
+
 def spread_sliding(window: SimpleWindow, rows: Sequence[Row], _: Ordered) -> list[tuple[Span, list[Row]]]:
     """Windows ``(end - size, end]`` that end where the content changes: as a row enters and as one has left.
 
