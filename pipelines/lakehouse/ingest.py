@@ -29,7 +29,7 @@ from pipelines.lakehouse.order import ArrivalOrder
 from pipelines.lakehouse.readers import Refused, read_file
 from pipelines.lakehouse.records import PUNCTUATION, Judge
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.lakehouse.schema import LOG_COLUMNS, QUARANTINE, arrivals_schema
+from pipelines.lakehouse.schema import LOG_COLUMNS, QUARANTINE, alike, arrivals_schema
 
 RUN_ROWS = 1_000_000
 """Rows sorted in memory at once; a larger batch is laid out in several sorted runs."""
@@ -81,7 +81,7 @@ class IngestSummary:
 
 def ingest(
     job: Job,
-    input: str,  # noqa: A002  # the word of the command line
+    input: str,
     files: Sequence[str | Path],
     lakehouse: str | Path | Lakehouse,
     batch: str | None = None,
@@ -321,18 +321,9 @@ def _check_columns(log: DeltaTable | None, part: Input) -> None:
                 f"the log arrivals/{part.name} has a column '{held.name}' that the input does not name",
                 hint="name it in the job file, or use another input name",
             )
-        if not _alike(held.type, wanted[held.name].type):
+        if not alike(held.type, wanted[held.name].type):
             raise UsageError(
                 f"column '{held.name}' is {held.type} in the log arrivals/{part.name},"
                 f" but {wanted[held.name].type} in the job file",
                 hint="give it the log's type, or use another input name",
             )
-
-
-def _alike(held: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether two types are the same once names inside lists and maps are left aside."""
-    if pa.types.is_nested(held) and pa.types.is_nested(wanted):
-        return held.num_fields == wanted.num_fields and all(
-            _alike(held.field(index).type, wanted.field(index).type) for index in range(held.num_fields)
-        )
-    return bool(held.equals(wanted))

@@ -108,7 +108,7 @@ def _json_lines(file: BinaryIO, source: str, payload: Sequence[str]) -> Iterator
     ignored: Counter[str] = Counter()
 
     def chunk() -> Chunk:
-        columns = {name: [record.get(name) for record in records] for name in names}
+        columns: dict[str, Any] = {name: [record.get(name) for record in records] for name in names}
         return Chunk(source, positions, columns, lines.__getitem__, refused, ignored)
 
     for position, raw_line in enumerate(file, start=1):
@@ -243,7 +243,7 @@ def _parquet(path: Path, payload: Sequence[str]) -> Iterator[Chunk]:
         for batch in file.iter_batches(batch_size=CHUNK, columns=wanted):
             columns: dict[str, Any] = {name: batch.column(name) for name in wanted}
             positions = list(range(begin, begin + batch.num_rows))
-            counted = Counter({name: batch.num_rows for name in ignored})
+            counted = Counter(dict.fromkeys(ignored, batch.num_rows))
             yield Chunk(source, positions, columns, _row_text(batch), [], counted)
             begin += batch.num_rows
 

@@ -95,7 +95,7 @@ class Judge:
         self._check_fine_text(columns, refuse)
 
     def _check_fine_text(self, columns: dict[str, pa.Array], refuse: Any) -> None:
-        """Text that ``timestamp_by`` reads as an instant keeps to six digits too; other text is the policy's to judge."""
+        """Text read as an instant keeps to six digits too; whether it is one at all is for the policy to judge."""
         part = self._part
         if part.sub_microsecond == "truncate":
             return

@@ -88,7 +88,8 @@ RUNS = pa.schema(
 """One row a run. ``status``: ``running`` | ``succeeded`` | ``failed`` | ``abandoned`` (its process died).
 
 Maps: ``versions_read`` and ``versions_written`` from table to Delta version, ``rows_written`` from table to rows,
-``engine`` from component to version. Nulls in ``output_from`` .. ``read_to`` are open ends. ``process`` is ``host/pid``.
+``engine`` from component to version. Nulls in ``output_from`` .. ``read_to`` are open ends. ``process`` is
+``host/pid``.
 """
 
 
@@ -115,6 +116,15 @@ def arrivals_schema(part: Input) -> pa.Schema:
     """Columns of ``arrivals/<input>``: the log's own, the payload, ``arrival_date``."""
     payload = [(column.name, arrow_type(column.type)) for column in part.columns]
     return pa.schema([*LOG_COLUMNS, *payload, ("arrival_date", pa.date32())])
+
+
+def alike(held: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether two types are the same once names inside lists and maps are left aside."""
+    if pa.types.is_nested(held) and pa.types.is_nested(wanted):
+        return held.num_fields == wanted.num_fields and all(
+            alike(held.field(index).type, wanted.field(index).type) for index in range(held.num_fields)
+        )
+    return bool(held.equals(wanted))
 
 
 def _field(text: str) -> pa.Field:

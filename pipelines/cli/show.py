@@ -1,0 +1,92 @@
+"""``tailrace show``: print a table."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pipelines.cli.common import context, emit, find_job, note, output_range
+from pipelines.cli.plan import FROM, JOB, TO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+class Format(StrEnum):
+    """How rows are printed."""
+
+    table = "table"
+    jsonl = "jsonl"
+    csv = "csv"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``app``."""
+
+    @app.command("show")
+    def show(
+        job: JOB,
+        table: Annotated[
+            str, typer.Argument(metavar="TABLE", help="windows, verdicts, arrivals, quarantine, runs, ...")
+        ],
+        from_: FROM = None,
+        to: TO = None,
+        format_: Annotated[Format, typer.Option("--format", help="How rows are printed.")] = Format.table,
+    ) -> None:
+        """Print a table in a total order; a table not yet written shows nothing."""
+        from pipelines.lakehouse.show import plain_rows, rows_of
+
+        found = find_job(job)
+        rows = rows_of(found, table, context().lakehouse, output_range(from_, to))
+        if rows is None:
+            note(f"{table} is not written yet")
+            emit([], lambda _: None)
+            return
+        data, names = plain_rows(rows), rows.column_names
+        if context().json or format_ is Format.table:
+            emit(data, lambda out: _print_table(out, data, names))
+        elif format_ is Format.jsonl:
+            for row in data:
+                sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
+        else:
+            _write_csv(data, names)
+
+
+def _write_csv(data: list[dict[str, Any]], names: list[str]) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([_text(row[name]) for name in names] for row in data)
+
+
+def _print_table(out: Console, data: list[dict[str, Any]], names: list[str]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table(box=None, pad_edge=False, header_style="bold")
+    for name in names:
+        right = all(isinstance(row[name], (int, float)) or row[name] is None for row in data)
+        grid.add_column(
+            name, justify="right" if right and data else "left", overflow="fold", no_wrap=not out.is_terminal
+        )
+    for row in data:
+        grid.add_row(*[Text(_text(row[name])) for name in names])
+    if not out.is_terminal:
+        # a pipe has no width: every column as wide as its widest value
+        out.width = max(out.width, out.measure(grid, options=out.options.update(max_width=1_000_000)).maximum)
+    out.print(grid)
+
+
+def _text(value: Any) -> str:
+    """A cell: null is empty, nested values are JSON."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, dict)):
+        return json.dumps(value, ensure_ascii=False)
+    return str(value)

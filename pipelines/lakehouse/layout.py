@@ -1,0 +1,72 @@
+"""Names and ranges of a job's result tables: which column a range acts on, how it is partitioned, in what order shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipelines.core.model import Job, OutputRange
+from pipelines.core.time import DAY, format_instant, to_datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """One kind of table: ``time`` is what a range acts on, ``day`` its partition (the UTC date of ``time``)."""
+
+    time: str
+    day: str
+    order: tuple[str, ...]
+
+    def condition(self, output: OutputRange) -> str | None:
+        """SQL for ``[from, to)`` on ``time``, with the partition's bounds for pruning; None for an open range."""
+        parts = []
+        if output.from_us is not None:
+            parts.append(f"{self.time} >= TIMESTAMP '{_literal(output.from_us)}'")
+            parts.append(f"{self.day} >= DATE '{to_datetime(output.from_us).date().isoformat()}'")
+        if output.to_us is not None:
+            # the last day with an instant before `to`; a `to` at midnight must not touch the day that it begins
+            last_day_us = (output.to_us - 1) // DAY * DAY
+            parts.append(f"{self.time} < TIMESTAMP '{_literal(output.to_us)}'")
+            parts.append(f"{self.day} <= DATE '{to_datetime(last_day_us).date().isoformat()}'")
+        return " AND ".join(parts) or None
+
+
+WINDOWS = Layout("window_end", "output_date", ("window_end", "window_start", "window_id"))
+ARRIVALS = Layout("arrival_time", "arrival_date", ("arrival_time", "input_partition", "sequence", "input"))
+
+
+def windows_table(job: Job) -> str:
+    """``windows/<job>``"""
+    return f"windows/{job.name}"
+
+
+def verdicts_table(job: Job) -> str:
+    """``verdicts/<job>``"""
+    return f"verdicts/{job.name}"
+
+
+def dead_letters_table(job: Job) -> str:
+    """``dead_letters/<job>``, which profile atlas alone has."""
+    return f"dead_letters/{job.name}"
+
+
+def arrivals_table(input_name: str) -> str:
+    """``arrivals/<input>``"""
+    return f"arrivals/{input_name}"
+
+
+def quarantine_table(input_name: str) -> str:
+    """``quarantine/<input>``"""
+    return f"quarantine/{input_name}"
+
+
+def result_tables(job: Job) -> tuple[tuple[str, Layout], ...]:
+    """The tables that a replay writes, in the order in which it commits them: the published result last."""
+    audit = [(verdicts_table(job), ARRIVALS)]
+    if job.profile == "atlas":
+        audit.append((dead_letters_table(job), ARRIVALS))
+    return (*audit, (windows_table(job), WINDOWS))
+
+
+def _literal(instant_us: int) -> str:
+    """An instant as Spark and DataFusion both read it inside TIMESTAMP '...'."""
+    return format_instant(instant_us)

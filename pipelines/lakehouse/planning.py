@@ -1,0 +1,131 @@
+"""Make a plan from a job, an output range and what the Delta logs say. Starts no Spark and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import date
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from pipelines.core.errors import UsageError, did_you_mean
+from pipelines.core.model import EVERYTHING, Input, Job, OutputRange
+from pipelines.core.plan import Plan, ReadTable, WrittenTable, is_settled
+from pipelines.core.readrange import ReadRange, read_range
+from pipelines.core.time import DAY
+from pipelines.lakehouse.layout import Layout, arrivals_table, result_tables
+from pipelines.lakehouse.log import end_of_log, log_files
+from pipelines.lakehouse.root import Lakehouse
+from pipelines.lakehouse.runs import last_succeeded
+from pipelines.lakehouse.schema import alike, arrivals_schema
+
+AsOf = int | Mapping[str, int] | None
+"""A version of every arrival log, or versions by input; None: the newest."""
+
+
+def make_plan(job: Job, output: OutputRange, lakehouse: str | Path | Lakehouse, *, as_of: AsOf = None) -> Plan:
+    """The plan of a replay of ``job`` over ``output``, against the logs as they are now (or as of a version).
+
+    Raises :class:`UsageError` if an input has no log yet, lacks a column, or has no such version.
+    """
+    house = Lakehouse.at(lakehouse)
+    read = read_range(job, output)
+    reads = tuple(
+        _read_table(house, part, read, version) for part, version in zip(job.inputs, _versions(job, as_of), strict=True)
+    )
+    settled, unsettled = is_settled(read, tuple(table.end_of_log_us for table in reads))
+    writes = tuple(_written_table(house, name, layout, output) for name, layout in result_tables(job))
+    return Plan(
+        job=job.name,
+        job_fingerprint=job.fingerprint,
+        output=output,
+        read=read,
+        reads=reads,
+        writes=writes,
+        settled=settled,
+        unsettled=unsettled,
+        notes=_notes(house, job, output),
+    )
+
+
+def _versions(job: Job, as_of: AsOf) -> list[int | None]:
+    if as_of is None or isinstance(as_of, int):
+        return [as_of] * len(job.inputs)
+    names = [part.name for part in job.inputs]
+    for name in as_of:
+        if name not in names:
+            raise UsageError(f"job {job.name} has no input '{name}'; {did_you_mean(name, names)}", key="--as-of")
+    return [as_of.get(name) for name in names]
+
+
+def _read_table(house: Lakehouse, part: Input, read: ReadRange, version: int | None) -> ReadTable:
+    name = arrivals_table(part.name)
+    table = house.open(name, version)
+    if table is None:
+        raise UsageError(
+            f"the input {part.name} has no arrival log yet: there is no table {name} in {house.root}",
+            hint=f"load it with 'tailrace ingest JOB --input {part.name} FILE...', an empty file if it never spoke",
+        )
+    _check_columns(table, part, name)
+    files = log_files(table)
+    chosen = [file for file in files if file.may_hold(read.from_us, read.to_us)]
+    return ReadTable(
+        input=part.name,
+        table=name,
+        version=table.version(),
+        files=len(chosen),
+        size_bytes=sum(file.size_bytes for file in chosen),
+        rows=_total([file.rows for file in chosen]),
+        files_total=len(files),
+        rows_total=_total([file.rows for file in files]),
+        end_of_log_us=end_of_log(files),
+    )
+
+
+def _check_columns(table: DeltaTable, part: Input, name: str) -> None:
+    held = {field.name.lower(): field.type for field in pa.schema(table.schema().to_arrow())}
+    for field in arrivals_schema(part):
+        if field.name.lower() not in held:
+            raise UsageError(
+                f"the table {name} lacks the column '{field.name}' of input {part.name}",
+                hint="correct the input's columns, or ingest with this job file, which adds the column",
+            )
+        if not alike(held[field.name.lower()], field.type):
+            raise UsageError(
+                f"column '{field.name}' is {held[field.name.lower()]} in {name}, but {field.type} in the job file",
+                hint="give it the log's type",
+            )
+
+
+def _written_table(house: Lakehouse, name: str, layout: Layout, output: OutputRange) -> WrittenTable:
+    table = house.open(name)
+    if table is None:
+        return WrittenTable(name, layout.time, None, 0)
+    rows = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    touched = [row["num_records"] for row in rows if _day_touched(row.get(f"partition.{layout.day}"), output)]
+    return WrittenTable(name, layout.time, table.version(), _total(touched))
+
+
+def _day_touched(day: object, output: OutputRange) -> bool:
+    if not isinstance(day, date):
+        return True
+    day_us = (day - date(1970, 1, 1)).days * DAY
+    return (output.from_us is None or day_us + DAY > output.from_us) and (output.to_us is None or day_us < output.to_us)
+
+
+def _notes(house: Lakehouse, job: Job, output: OutputRange) -> tuple[str, ...]:
+    """What a person should know before running: results of another definition of the job beside this one's."""
+    if output == EVERYTHING:
+        return ()
+    before = last_succeeded(house, job.name)
+    if before is not None and before["job_fingerprint"] != job.fingerprint:
+        return (
+            "the job file changed since the last replay: outside the range the tables keep what the former one gave",
+        )
+    return ()
+
+
+def _total(counts: list[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None

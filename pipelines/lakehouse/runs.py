@@ -1,0 +1,95 @@
+"""The run ledger: one row a plan executed, written before the work begins and replaced when it ends.
+
+A run that was killed stays ``running``; the next run of the same job on the same machine sees that its process is gone
+and marks it ``abandoned``. Which tables a run committed stands in ``versions_written``, and in each commit's metadata.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from pipelines.core.errors import EnvironmentUnfit
+from pipelines.lakehouse.root import RUNS, Lakehouse
+from pipelines.lakehouse.schema import RUNS as COLUMNS
+
+RUNNING, SUCCEEDED, FAILED, ABANDONED = "running", "succeeded", "failed", "abandoned"
+_ATTEMPTS = 10
+
+
+def record(house: Lakehouse, row: Mapping[str, Any]) -> None:
+    """Write ``row`` (values by column name, instants as datetimes), replacing an earlier row of the same run."""
+    rows = pa.Table.from_pylist([{name: row.get(name) for name in COLUMNS.names}], schema=COLUMNS)
+    for _ in range(_ATTEMPTS):
+        table = house.open(RUNS)
+        commit = CommitProperties(custom_metadata={"tailrace": str(row["kind"]), "run_id": str(row["run_id"])})
+        try:
+            if table is None:
+                write_deltalake(house.uri(RUNS), rows, mode="error", partition_by=["job"], commit_properties=commit)
+            elif row["status"] == RUNNING:
+                write_deltalake(table, rows, mode="append", commit_properties=commit)
+            else:
+                mine = f"job = '{row['job']}' AND run_id = '{row['run_id']}'"
+                write_deltalake(table, rows, mode="overwrite", predicate=mine, commit_properties=commit)
+            return
+        except CommitFailedError:
+            continue  # another run wrote its row meanwhile
+        except DeltaError as error:
+            if table is None and house.open(RUNS) is not None:
+                continue
+            raise EnvironmentUnfit(f"the table {RUNS} cannot be written: {error}") from error
+    raise EnvironmentUnfit(f"the table {RUNS} was changed by others {_ATTEMPTS} times in a row", hint="run again")
+
+
+def runs_of(house: Lakehouse, job_name: str) -> list[dict[str, Any]]:
+    """All runs of a job, oldest first; maps as dicts, instants as datetimes in UTC."""
+    table = house.open(RUNS)
+    if table is None:
+        return []
+    rows = _rows(table, job_name).to_pylist(maps_as_pydicts="strict")
+    return sorted(rows, key=lambda row: (row["started_at"], row["run_id"]))
+
+
+def last_succeeded(house: Lakehouse, job_name: str, kind: str = "replay") -> dict[str, Any] | None:
+    """The newest run of that kind that succeeded, or None."""
+    found = [run for run in runs_of(house, job_name) if run["status"] == SUCCEEDED and run["kind"] == kind]
+    return found[-1] if found else None
+
+
+def abandon_dead(house: Lakehouse, job_name: str) -> list[str]:
+    """Mark runs whose process on this machine is gone; their ids."""
+    host = socket.gethostname()
+    dead = []
+    for run in runs_of(house, job_name):
+        owner, _, process_id = (run["process"] or "").rpartition("/")
+        if run["status"] == RUNNING and owner == host and not _alive(int(process_id)):
+            what = "its process ended without a word; run the range again, which mends what it left"
+            record(house, {**run, "status": ABANDONED, "error": what})
+            dead.append(run["run_id"])
+    return dead
+
+
+def this_process() -> str:
+    """``host/pid`` of this process."""
+    return f"{socket.gethostname()}/{os.getpid()}"
+
+
+def _rows(table: DeltaTable, job_name: str) -> pa.Table:
+    return table.to_pyarrow_dataset(partitions=[("job", "=", job_name)]).to_table(filter=pc.field("job") == job_name)
+
+
+def _alive(process_id: int) -> bool:
+    try:
+        os.kill(process_id, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,168 @@
+"""The Spark side of the tables: read arrivals at one version, replace exactly one output range, fingerprint rows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
+
+from pipelines.core.errors import UsageError
+from pipelines.core.model import Input, OutputRange
+from pipelines.core.plan import ReadTable
+from pipelines.core.readrange import ReadRange
+from pipelines.core.time import format_instant, to_datetime
+from pipelines.lakehouse.layout import Layout
+from pipelines.lakehouse.root import Lakehouse
+from pipelines.lakehouse.schema import LOG_COLUMNS
+
+_LANES = 4
+_LANE_DIGITS = 16
+
+
+def read_arrivals(spark: SparkSession, house: Lakehouse, table: ReadTable, part: Input, read: ReadRange) -> DataFrame:
+    """Arrivals of ``[read.from, read.to]``, both ends included, at exactly ``table.version``; files are skipped by
+    partition and statistics."""
+    frame = spark.read.format("delta").option("versionAsOf", table.version).load(house.uri(table.table))
+    if read.from_us is not None:
+        frame = frame.filter(f"arrival_date >= DATE '{to_datetime(read.from_us).date().isoformat()}'")
+        frame = frame.filter(f"arrival_time >= TIMESTAMP '{format_instant(read.from_us)}'")
+    if read.to_us is not None:
+        frame = frame.filter(f"arrival_date <= DATE '{to_datetime(read.to_us).date().isoformat()}'")
+        frame = frame.filter(f"arrival_time <= TIMESTAMP '{format_instant(read.to_us)}'")
+    names = [name for name, _ in LOG_COLUMNS] + [column.name for column in part.columns]
+    return frame.select(*names, "arrival_date")
+
+
+def with_day(frame: DataFrame, layout: Layout) -> DataFrame:
+    """``frame`` with its partition column, the UTC date of the time column."""
+    return frame.withColumn(layout.day, F.to_date(layout.time))
+
+
+def check_columns(house: Lakehouse, name: str, frame: DataFrame, output: OutputRange) -> None:
+    """:class:`UsageError` if the table holds other columns than ``frame`` and only a part of it is to be replaced."""
+    table = house.open(name)
+    if table is None or output == OutputRange():
+        return
+    held = {field.name.lower(): field for field in T.StructType.fromJson(json.loads(table.schema().to_json()))}
+    given = {field.name.lower(): field for field in frame.schema}
+    for key in sorted(held.keys() | given.keys()):
+        before, now = held.get(key), given.get(key)
+        if before is not None and now is not None and _plain(before.dataType) == _plain(now.dataType):
+            continue
+        was = f"{before.name} {before.dataType.simpleString().upper()}" if before else f"no column '{key}'"
+        becomes = f"{now.name} {now.dataType.simpleString().upper()}" if now else f"no column '{key}'"
+        raise UsageError(
+            f"the table {name} has {was}, but the job now gives {becomes}: a part of it cannot be replaced",
+            hint="replay without --from and --to, which replaces the whole table, or give the job another name",
+        )
+
+
+def replace_range(
+    frame: DataFrame, house: Lakehouse, name: str, layout: Layout, output: OutputRange, metadata: Mapping[str, str]
+) -> int:
+    """Replace the rows of ``[from, to)`` by ``frame`` (which has its day column) in one commit; its version.
+
+    Delta refuses the commit if a row of ``frame`` lies outside the range. An open range replaces the table, columns
+    included.
+    """
+    laid_out = frame.repartitionByRange(layout.day, layout.time).sortWithinPartitions(layout.day, layout.time)
+    writer = laid_out.write.format("delta").mode("overwrite").partitionBy(layout.day)
+    writer = writer.option("userMetadata", json.dumps(dict(metadata)))
+    condition = layout.condition(output)
+    if condition is None:
+        writer = writer.option("overwriteSchema", "true")
+    elif house.open(name) is not None:
+        writer = writer.option("replaceWhere", condition)
+    writer.save(house.uri(name))
+    return _version_of(house, name, metadata)
+
+
+def _version_of(house: Lakehouse, name: str, metadata: Mapping[str, str]) -> int:
+    """The version that the commit with this metadata made."""
+    table = house.open(name)
+    assert table is not None, name
+    for commit in table.history(50):
+        if commit.get("userMetadata") == json.dumps(dict(metadata)):
+            return int(commit["version"])
+    raise AssertionError(f"{name}: the commit just made is not in the log")
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Rows and their fingerprint."""
+
+    rows: int
+    fingerprint: str
+
+
+def fingerprint(frame: DataFrame) -> Counted:
+    """SHA-256 over the multiset of rows: the same whatever their order, files or partitions; 64 hex digits.
+
+    Each row is hashed with SHA-256 over its columns by name, doubles bit by bit; the hashes are added in four lanes of
+    64 bits, so that a row there twice counts twice; the sums and the number of rows are hashed once more.
+    """
+    row = frame.agg(*_sums(frame.schema)).first()
+    assert row is not None
+    return _counted(row)
+
+
+def fingerprints_by(frame: DataFrame, column: str) -> dict[Any, Counted]:
+    """:func:`fingerprint` of the rows of each value of ``column``, that column left out."""
+    sums = _sums(frame.drop(column).schema)
+    return {row[column]: _counted(row) for row in frame.groupBy(column).agg(*sums).collect()}
+
+
+def _sums(schema: T.StructType) -> list[Column]:
+    """Rows, and the lanes of their hashes added up."""
+    exact = F.struct(*[_exact(F.col(f"`{f.name}`"), f.dataType).alias(f.name) for f in sorted(schema, key=_name)])
+    options = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+    digest = F.sha2(F.to_json(exact, options), 256)
+    lanes = [
+        F.sum(F.conv(F.substring(digest, lane * _LANE_DIGITS + 1, _LANE_DIGITS), 16, 10).cast("decimal(20,0)"))
+        for lane in range(_LANES)
+    ]
+    return [F.count(F.lit(1)).alias("__rows"), *[lane.alias(f"__lane{index}") for index, lane in enumerate(lanes)]]
+
+
+def _counted(row: Row) -> Counted:
+    return _hashed(int(row["__rows"]), [int(row[f"__lane{lane}"] or 0) for lane in range(_LANES)])
+
+
+def _hashed(rows: int, sums: list[int]) -> Counted:
+    text = ":".join([str(rows), *(f"{total % (1 << 64):016x}" for total in sums)])
+    return Counted(rows, hashlib.sha256(text.encode()).hexdigest())
+
+
+NO_ROWS = _hashed(0, [0] * _LANES)
+"""What :func:`fingerprint` gives for a frame without rows."""
+
+
+def _name(field: T.StructField) -> str:
+    return field.name
+
+
+def _exact(column: Column, kind: T.DataType) -> Column:
+    """``column`` with doubles as hexadecimal text: decimal text of a double differs between Java versions."""
+    if isinstance(kind, (T.DoubleType, T.FloatType)):
+        return F.when(column.isNotNull(), F.format_string("%a", column.cast("double")))
+    if isinstance(kind, T.ArrayType):
+        inner = kind.elementType
+        return F.transform(column, lambda item: _exact(item, inner))
+    if isinstance(kind, T.StructType):
+        parts = [_exact(column.getField(field.name), field.dataType).alias(field.name) for field in kind]
+        return F.when(column.isNotNull(), F.struct(*parts))
+    if isinstance(kind, T.MapType):
+        entry = T.StructType([T.StructField("key", kind.keyType), T.StructField("value", kind.valueType)])
+        return F.transform(F.array_sort(F.map_entries(column)), lambda item: _exact(item, entry))
+    return column
+
+
+def _plain(kind: T.DataType) -> str:
+    """The type without nullability, which tables and results may differ in."""
+    return kind.simpleString().lower()

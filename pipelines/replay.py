@@ -1,0 +1,287 @@
+"""Replay: execute a plan. Read the arrivals it names, decide in Spark, replace exactly the output range, tell the ledger.
+
+Verdicts are committed before windows, so whoever sees new windows sees their verdicts. Everything is computed before
+the first commit; a failure leaves every table as it was, and a crash between the two commits leaves a run that is not
+``succeeded``: running the same range again mends it, because the same range always gives the same rows.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipelines import __version__
+from pipelines.core.model import REASONS, Job, OutputRange
+from pipelines.core.plan import Plan
+from pipelines.core.time import format_instant, from_datetime, to_datetime
+from pipelines.lakehouse import runs
+from pipelines.lakehouse.layout import WINDOWS, dead_letters_table, result_tables, verdicts_table, windows_table
+from pipelines.lakehouse.planning import AsOf, make_plan
+from pipelines.lakehouse.root import Lakehouse
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Progress = Callable[[str], None]
+
+STEPS = 4
+"""How often :func:`replay` calls ``progress``."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """One finished run: a row of ``runs``, and the plan it executed.
+
+    ``counts_by_verdict`` and ``counts_by_reason`` count every event of the output range, also those that
+    ``keep_verdicts: exceptions`` does not write. ``rows_written`` and ``versions_written`` go by table.
+    """
+
+    run_id: str
+    kind: str
+    plan: Plan
+    counts_by_verdict: dict[str, int]
+    counts_by_reason: dict[str, int]
+    rows_written: dict[str, int]
+    versions_written: dict[str, int]
+    output_fingerprint: str
+    started_us: int
+    finished_us: int
+    engine: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def events(self) -> int:
+        """Events of the output range."""
+        return sum(self.counts_by_verdict.values())
+
+    def as_dict(self) -> dict[str, object]:
+        """JSON-ready data."""
+        return {
+            "run_id": self.run_id,
+            "job": self.plan.job,
+            "kind": self.kind,
+            "status": runs.SUCCEEDED,
+            "events": self.events,
+            "counts_by_verdict": self.counts_by_verdict,
+            "counts_by_reason": self.counts_by_reason,
+            "rows_written": self.rows_written,
+            "versions_written": self.versions_written,
+            "output_fingerprint": self.output_fingerprint,
+            "started_at": format_instant(self.started_us),
+            "finished_at": format_instant(self.finished_us),
+            "engine": self.engine,
+            "plan": self.plan.as_dict(),
+        }
+
+
+def replay(
+    job: Job,
+    output: OutputRange,
+    lakehouse: str | Path | Lakehouse,
+    *,
+    spark: SparkSession | None = None,
+    as_of: AsOf = None,
+    reason: str | None = None,
+    kind: str = "replay",
+    progress: Progress | None = None,
+) -> RunSummary:
+    """Plan and run ``job`` over ``output``: half-open, an open end means all of the log on that side.
+
+    ``as_of`` reads older versions of the arrival logs, ``reason`` is kept in the ledger, ``kind`` names the sort of
+    run there. Raises :class:`EnvironmentUnfit` before any work if the lakehouse cannot be written, and
+    :class:`UsageError` if an input has no log, or a part of a table of other columns would be replaced.
+    """
+    house = Lakehouse.at(lakehouse)
+    plan = make_plan(job, output, house, as_of=as_of)
+    house.require_writable()
+    return execute(plan, job, house, spark=spark, reason=reason, kind=kind, progress=progress)
+
+
+def execute(
+    plan: Plan,
+    job: Job,
+    house: Lakehouse,
+    *,
+    spark: SparkSession | None = None,
+    reason: str | None = None,
+    kind: str = "replay",
+    progress: Progress | None = None,
+) -> RunSummary:
+    """Run a plan that was made for ``job``."""
+    assert plan.job_fingerprint == job.fingerprint, "the plan was made for another job"
+    tell = progress or (lambda _: None)
+    runs.abandon_dead(house, job.name)
+    started_us = _now_us()
+    row = _ledger_row(plan, kind, reason, started_us)
+    runs.record(house, row)
+    work = _Run(plan, job, house, row["run_id"], tell)
+    try:
+        work.go(spark)
+    except BaseException as error:
+        what = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        runs.record(house, {**row, **work.facts(), "status": runs.FAILED, "error": what, "finished_at": _now()})
+        raise
+    finished_us = _now_us()
+    done = {**row, **work.facts(), "status": runs.SUCCEEDED, "finished_at": to_datetime(finished_us)}
+    runs.record(house, done)
+    return RunSummary(
+        run_id=row["run_id"],
+        kind=kind,
+        plan=plan,
+        counts_by_verdict=work.counts_by_verdict,
+        counts_by_reason=work.counts_by_reason,
+        rows_written=work.rows_written,
+        versions_written=work.versions_written,
+        output_fingerprint=work.output_fingerprint,
+        started_us=started_us,
+        finished_us=finished_us,
+        engine=work.engine,
+    )
+
+
+class _Run:
+    """The work of one run, and what is known of it so far."""
+
+    def __init__(self, plan: Plan, job: Job, house: Lakehouse, run_id: str, tell: Progress) -> None:
+        self.plan = plan
+        self.job = job
+        self.house = house
+        self.run_id = run_id
+        self.tell = tell
+        self.counts_by_verdict: dict[str, int] = {}
+        self.counts_by_reason: dict[str, int] = {}
+        self.rows_written: dict[str, int] = {}
+        self.versions_written: dict[str, int] = {}
+        self.output_fingerprint = ""
+        self.engine = _versions()
+
+    def facts(self) -> dict[str, Any]:
+        """Columns of the ledger."""
+        return {
+            "counts_by_verdict": self.counts_by_verdict,
+            "counts_by_reason": self.counts_by_reason,
+            "rows_written": self.rows_written,
+            "versions_written": self.versions_written,
+            "output_fingerprint": self.output_fingerprint or None,
+            "engine": self.engine,
+        }
+
+    def go(self, spark: SparkSession | None) -> None:
+        self.tell("starting Spark")
+        from pipelines.lakehouse.write import check_columns, with_day
+        from pipelines.runtime.session import session
+
+        spark = spark or session()
+        self.engine["java"] = _java_version(spark)
+        frames = self._decide(spark)
+        kept = {name: self._kept(name, frame) for name, frame in frames.items()}
+        layouts = dict(result_tables(self.job))
+        kept = {name: with_day(frame, layouts[name]) for name, frame in kept.items()}
+        for name, frame in kept.items():
+            check_columns(self.house, name, frame, self.plan.output)
+        for frame in frames.values():
+            frame.persist()
+        try:
+            self.tell("deciding and counting")
+            self._count(frames, kept)
+            for name, frame in kept.items():
+                self.tell(f"writing {name}")
+                self._write(name, frame)
+        finally:
+            for frame in frames.values():
+                frame.unpersist()
+
+    def _decide(self, spark: SparkSession) -> dict[str, DataFrame]:
+        """Lazy results by table, in the order of their commits."""
+        from pipelines.batch import engine
+        from pipelines.lakehouse.write import read_arrivals
+
+        arrivals = {
+            table.input: read_arrivals(spark, self.house, table, self.job.input(table.input), self.plan.read)
+            for table in self.plan.reads
+        }
+        result = engine.run(self.job, arrivals, self.plan.output)
+        frames = {verdicts_table(self.job): result.verdicts}
+        if result.dead_letters is not None:
+            frames[dead_letters_table(self.job)] = result.dead_letters
+        frames[windows_table(self.job)] = result.windows
+        return frames
+
+    def _kept(self, name: str, frame: DataFrame) -> DataFrame:
+        if name == verdicts_table(self.job) and self.job.keep_verdicts == "exceptions":
+            return frame.filter("NOT (verdict = 'accepted' AND size(reasons) = 0)")
+        return frame
+
+    def _count(self, frames: dict[str, DataFrame], kept: dict[str, DataFrame]) -> None:
+        """Compute everything once, before anything is written."""
+        from pipelines.lakehouse.write import fingerprint
+
+        verdicts: Counter[str] = Counter()
+        reasons: Counter[str] = Counter()
+        for row in frames[verdicts_table(self.job)].groupBy("verdict", "reasons").count().collect():
+            verdicts[row["verdict"]] += row["count"]
+            reasons.update({reason: row["count"] for reason in row["reasons"]})
+        self.counts_by_verdict = {name: verdicts[name] for name in sorted(verdicts)}
+        self.counts_by_reason = {name: reasons[name] for name in REASONS if reasons[name]}
+        windows = fingerprint(frames[windows_table(self.job)])
+        self.output_fingerprint = windows.fingerprint
+        self._expected = {name: frame.count() for name, frame in kept.items() if name != windows_table(self.job)}
+        self._expected[windows_table(self.job)] = windows.rows
+
+    def _write(self, name: str, frame: DataFrame) -> None:
+        from pipelines.lakehouse.write import replace_range
+
+        layout = dict(result_tables(self.job)).get(name, WINDOWS)
+        metadata = {"tailrace": "replay", "run_id": self.run_id}
+        self.versions_written[name] = replace_range(frame, self.house, name, layout, self.plan.output, metadata)
+        self.rows_written[name] = self._expected[name]
+
+
+def _ledger_row(plan: Plan, kind: str, reason: str | None, started_us: int) -> dict[str, Any]:
+    ends = {
+        "output_from": plan.output.from_us,
+        "output_to": plan.output.to_us,
+        "read_from": plan.read.from_us,
+        "read_to": plan.read.to_us,
+        "end_of_log": plan.end_of_log_us,
+    }
+    return {
+        "run_id": uuid.uuid4().hex,
+        "job": plan.job,
+        "kind": kind,
+        "reason": reason,
+        "status": runs.RUNNING,
+        "job_fingerprint": plan.job_fingerprint,
+        **{name: None if us is None else to_datetime(us) for name, us in ends.items()},
+        "read_rule": plan.read.rule,
+        "settled": plan.settled,
+        "versions_read": plan.versions,
+        "started_at": to_datetime(started_us),
+        "process": runs.this_process(),
+        "engine": _versions(),
+    }
+
+
+def _versions() -> dict[str, str]:
+    packages = {name: importlib.metadata.version(name) for name in ("pyspark", "delta-spark", "deltalake")}
+    return {"tailrace": __version__, "python": platform.python_version(), **packages}
+
+
+def _java_version(spark: SparkSession) -> str:
+    jvm: Any = spark.sparkContext._jvm
+    return str(jvm.System.getProperty("java.version"))
+
+
+def _now_us() -> int:
+    return from_datetime(_now())
+
+
+def _now() -> Any:
+    from datetime import UTC, datetime
+
+    return datetime.now(UTC)
