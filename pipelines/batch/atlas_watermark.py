@@ -1,0 +1,81 @@
+"""The combined watermark of an Atlas input, and what it has closed, just before each row arrived.
+
+Of each input partition ``p`` two bounds are known, both rising: ``E_p``, the largest valid event time, and ``P_p``, the
+largest punctuation that speaks for ``p`` (its own, or one that speaks for all). With allowed lateness ``L``:
+
+- the watermark is the least over the partitions of ``max(E_p, P_p)``;
+- a window is closed once its ``end <= closed``, the least over the partitions of ``max(E_p - L, P_p)``.
+
+So lateness delays only what events say. With one partition, or for a punctuation that speaks for all, this is "closed
+once ``end <= max(E - L, P)``"; a punctuation for one of several partitions lifts that partition's bound and the others
+still hold theirs back. A partition without either bound holds everything back: both columns are null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from pipelines.batch.columns import ARRIVAL_US, EVENT_US, PARTITION, PUNCTUATION_US, SEQUENCE, WATERMARK_US
+from pipelines.core.model import Input
+
+CLOSED_US = "__closed_us"
+"""Everything that ends at or before this instant is closed; null where nothing can be closed yet."""
+_ORDER = (ARRIVAL_US, PARTITION, SEQUENCE)
+
+
+def partitions_of(log: DataFrame, source: Input) -> tuple[int, ...]:
+    """The partitions whose minimum is the watermark: ``0 .. n-1`` if the input says so, else all that ``log`` names.
+
+    The latter reads one column of the log at once; everything else here is lazy.
+    """
+    if source.partitions is not None:
+        return tuple(range(source.partitions))
+    rows = log.select(PARTITION).where(F.col(PARTITION).isNotNull()).distinct().collect()
+    return tuple(sorted(row[0] for row in rows))
+
+
+def with_watermark(log: DataFrame, partitions: Sequence[int], lateness_us: int) -> DataFrame:
+    """``log`` (events and punctuations) with WATERMARK_US and CLOSED_US as they stood before each row.
+
+    Cost: one sort of the log by arrival order in one task, and two running maxima a partition.
+    """
+    before = Window.partitionBy().orderBy(*_ORDER).rowsBetween(Window.unboundedPreceding, -1)
+    return log.withColumns(
+        {
+            WATERMARK_US: _least([F.max(F.when(_of(p), _watermark())).over(before) for p in partitions]),
+            CLOSED_US: _least([F.max(F.when(_of(p), _closing(lateness_us))).over(before) for p in partitions]),
+        }
+    )
+
+
+def closed_at_end(log: DataFrame, partitions: Sequence[int], lateness_us: int) -> DataFrame:
+    """One row, one column CLOSED_US: what is closed after the last row of the log."""
+    bounds = {f"__bound_{p}": F.max(F.when(_of(p), _closing(lateness_us))) for p in partitions}
+    if not bounds:
+        return log.agg(F.max(F.lit(None).cast("bigint")).alias(CLOSED_US))
+    heard = log.agg(*(bound.alias(name) for name, bound in bounds.items()))
+    return heard.select(_least([F.col(name) for name in bounds]).alias(CLOSED_US))
+
+
+def _of(partition: int) -> Column:
+    """Whether a row speaks for the partition: its own rows, and punctuations that speak for all."""
+    return F.col(PARTITION).isNull() | (F.col(PARTITION) == partition)
+
+
+def _watermark() -> Column:
+    return F.coalesce(F.col(EVENT_US), F.col(PUNCTUATION_US))
+
+
+def _closing(lateness_us: int) -> Column:
+    return F.coalesce(F.col(EVENT_US) - lateness_us, F.col(PUNCTUATION_US))
+
+
+def _least(bounds: Sequence[Column]) -> Column:
+    """The least of ``bounds``, null as soon as one is null (or there is none)."""
+    if not bounds:
+        return F.lit(None).cast("bigint")
+    return reduce(lambda least, bound: F.when(bound < least, bound).when(bound >= least, least), bounds)
