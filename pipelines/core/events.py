@@ -29,12 +29,23 @@ class Event:
     edge: str | None = None
     match: tuple[object, ...] = ()
 
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """The arrival order ``(arrival_time, input_partition, sequence)``; see :func:`place_of`."""
+        return place_of(self.arrival)
+
     def fate(self, **decided: object) -> Fate:
         """The event's fate with what the policy decided."""
         one = self.arrival
         assert one.input_partition is not None
         who = (one.input, one.input_partition, one.sequence, one.arrival_time_us, self.event_time_us)
         return Fate(*who, **decided)  # type: ignore[arg-type]
+
+
+def place_of(arrival: Arrival) -> tuple[int, int, int]:
+    """Where a row stands in the arrival order; what speaks for all partitions precedes the partitions of its time."""
+    partition = -1 if arrival.input_partition is None else arrival.input_partition
+    return arrival.arrival_time_us, partition, arrival.sequence
 
 
 def passes(query: Query, reading: Reading) -> bool:

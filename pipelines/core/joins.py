@@ -34,7 +34,8 @@ def join(terms: Join, left: Input, right: Input, rows: Sequence[Row]) -> list[Ro
     """The joined rows, with payloads named ``input.column``.
 
     A pair matches iff its ``on`` columns are equal and not null and ``DATEDIFF(unit, left, right)`` of the system
-    timestamps lies between ``from`` and ``to``, both included; it counts at the later of the two. A left row without
+    timestamps lies between ``from`` and ``to``, both included; it counts at the later of the two, and arrives as the
+    later of the two does (pairs that one event completes: in the order of the other). A left row without
     a match has nulls on the right and counts when a match was last possible: ``to`` units after it, or at once where
     ``to`` is negative.
     """
@@ -50,7 +51,7 @@ def join(terms: Join, left: Input, right: Input, rows: Sequence[Row]) -> list[Ro
         joined.extend(
             Row(
                 max(row.start_us, one.start_us),
-                row.arrived + one.arrived,
+                tuple(sorted(row.arrived + one.arrived, reverse=True)),
                 _payload(left, row) | _payload(right, one),
                 {},
             )

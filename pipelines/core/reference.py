@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from pipelines.core.aggregates import compute
 from pipelines.core.errors import DataRefused, UsageError
-from pipelines.core.events import Event, Ordered, Profile, Row, passes
+from pipelines.core.events import Event, Ordered, Profile, Row, passes, place_of
 from pipelines.core.joins import join, joined_columns
 from pipelines.core.model import (
     EVERYTHING,
@@ -103,15 +103,7 @@ def _in_arrival_order(job: Job, arrivals: Sequence[Arrival]) -> list[Arrival]:
             raise UsageError(f"the job has no input '{one.input}'")
         if one.input_partition is None and one.punctuation_us is None:
             raise DataRefused(f"event {one.sequence} of input '{one.input}' has no input partition")
-    ordered = sorted(
-        arrivals,
-        key=lambda one: (
-            one.arrival_time_us,
-            -1 if one.input_partition is None else one.input_partition,
-            one.sequence,
-            rank[one.input],
-        ),
-    )
+    ordered = sorted(arrivals, key=lambda one: (*place_of(one), rank[one.input]))
     latest: dict[tuple[str, int | None], int] = {}
     for one in ordered:
         before = latest.get((one.input, one.input_partition))

@@ -10,8 +10,9 @@ punctuation is every partition's):
 - Grid windows: a document misses those of its windows that are closed. All missed: dropped; some: ``partial``.
 - Sessions: a document is late iff it lies before the watermark and fits no open session, whatever the lateness.
 
-With boundary ``processing_time`` a document counts at its arrival time, the clock is the latest arrival of any row, and
-nothing can be late. A document that ``where`` removes is judged like any other, and never joins a session.
+With boundary ``processing_time`` a document counts at its arrival time, windows close as the clock, the latest arrival
+of any row, reaches their end, and nothing can be late; the watermark is kept all the same.
+A document that ``where`` removes is judged like any other, and never joins a session.
 """
 
 from __future__ import annotations
@@ -32,9 +33,6 @@ LATE_OPERATOR = "GroupOperator"
 TIME_REASON = "Failed to process input document with error: the timeField expression gives no date"
 TIME_OPERATOR = "KafkaConsumerOperator"
 
-_CLOCK = 0
-"""The one partition of processing time."""
-
 
 @dataclass(slots=True)
 class Watermarks:
@@ -46,7 +44,7 @@ class Watermarks:
     closed_us: dict[int, int] = field(default_factory=dict)
 
     def hear(self, partition: int, time_us: int) -> None:
-        """A document at ``time_us``."""
+        """A document at ``time_us``; a partition outside those declared says nothing."""
         self._raise(partition, time_us, time_us - self.lateness_us)
 
     def punctuate(self, partition: int | None, time_us: int) -> None:
@@ -55,6 +53,8 @@ class Watermarks:
             self._raise(one, time_us, time_us)
 
     def _raise(self, partition: int, seen_us: int, closed_us: int) -> None:
+        if partition not in self.partitions:
+            return
         self.seen_us[partition] = max(seen_us, self.seen_us.get(partition, seen_us))
         self.closed_us[partition] = max(closed_us, self.closed_us.get(partition, closed_us))
 
@@ -78,31 +78,38 @@ class Processor:
     ordering: AtlasOrdering
     watermarks: Watermarks
     sessions: GapSessions | None
+    clock_us: int | None = None
     counted: list[tuple[Event, Fate, int | None]] = field(default_factory=list)
 
     def punctuation(self, event: Event) -> None:
-        """Moves the watermark as recorded; on processing time any arrival moves the clock, and nothing else does."""
+        """Moves the watermark as recorded."""
         assert event.arrival.punctuation_us is not None
-        if self.ordering.boundary == "processing_time":
-            self.watermarks.hear(_CLOCK, event.arrival.arrival_time_us)
-        else:
-            self.watermarks.punctuate(event.arrival.input_partition, event.arrival.punctuation_us)
-        self._close()
+        self.watermarks.punctuate(event.arrival.input_partition, event.arrival.punctuation_us)
+        self._pass_time(event)
 
     def step(self, event: Event) -> Fate:
         """The fate of the next document; moves the watermark after judging."""
         if event.event_time_us is None:
-            return event.fate(verdict="dropped", reasons=("invalid_time",))
-        by_clock = self.ordering.boundary == "processing_time"
-        time_us = event.arrival.arrival_time_us if by_clock else event.event_time_us
+            fate = event.fate(verdict="dropped", reasons=("invalid_time",))
+            self._pass_time(event)
+            return fate
+        time_us = event.arrival.arrival_time_us if self.by_clock else event.event_time_us
         fate = self._judge(event, time_us)
-        partition = event.arrival.input_partition
-        assert partition is not None
-        self.watermarks.hear(_CLOCK if by_clock else partition, time_us)
-        self._close()
+        assert event.arrival.input_partition is not None
+        self.watermarks.hear(event.arrival.input_partition, event.event_time_us)
+        self._pass_time(event)
         if fate.verdict != "dropped":
             self.counted.append((event, fate, self._join_session(event, time_us)))
         return fate
+
+    @property
+    def by_clock(self) -> bool:
+        """Do documents count at their arrival time?"""
+        return self.ordering.boundary == "processing_time"
+
+    def closed_until_us(self) -> int | None:
+        """Windows that end here or before are closed; None while none is."""
+        return self.clock_us if self.by_clock else self.watermarks.closed_until_us()
 
     def rows(self) -> list[Row]:
         """What counts, with sessions named as they are at the end of the log."""
@@ -122,13 +129,14 @@ class Processor:
 
     def _judge(self, event: Event, time_us: int) -> Fate:
         watermark_us = self.watermarks.watermark_us()
+        bound_us = self.clock_us if self.by_clock else watermark_us
         missed: tuple[int, ...] = ()
         verdict: Verdict = "accepted"
         if self.sessions is not None:
-            if watermark_us is not None and time_us < watermark_us and not self._fitting(event, time_us):
+            if bound_us is not None and time_us < bound_us and not self._fitting(event, time_us):
                 verdict = "dropped"
         elif self._windowed(event):
-            window, closed_us = self.job.query.window, self.watermarks.closed_until_us()
+            window, closed_us = self.job.query.window, self.closed_until_us()
             assert isinstance(window, Grid)
             spans = windows.starts_on_grid(window, time_us, time_us + 1)
             missed = tuple(start for start, end in spans if closed_us is not None and end <= closed_us)
@@ -157,8 +165,10 @@ class Processor:
             return None
         return self.sessions.put(self._chain(event), time_us)
 
-    def _close(self) -> None:
-        closed_us = self.watermarks.closed_until_us()
+    def _pass_time(self, event: Event) -> None:
+        """The row has been taken: the clock stands at its arrival, and sessions whose end was reached are closed."""
+        self.clock_us = event.arrival.arrival_time_us
+        closed_us = self.closed_until_us()
         if self.sessions is not None and closed_us is not None:
             self.sessions.close(closed_us)
 
@@ -180,7 +190,7 @@ def order(job: Job, log: Sequence[Event]) -> Ordered:
         elif "late" in fate.reasons:
             letters.append((event, fate, LATE_OPERATOR, LATE_REASON))
     rows = sorted((row for one in processors.values() for row in one.rows()), key=lambda row: row.arrived)
-    closed_us = [processors[name].watermarks.closed_until_us() for name in job.query.sources]
+    closed_us = [processors[name].closed_until_us() for name in job.query.sources]
     return Ordered(
         tuple(fates),
         tuple(rows),
@@ -192,13 +202,10 @@ def order(job: Job, log: Sequence[Event]) -> Ordered:
 def _processor(job: Job, name: str, log: Sequence[Event]) -> Processor:
     ordering, window = job.ordering(name), job.query.window
     assert isinstance(ordering, AtlasOrdering)
-    if ordering.boundary == "processing_time":
-        watermarks = Watermarks(0, frozenset({_CLOCK}))
-    else:
-        heard = {one.arrival.input_partition for one in log if one.arrival.input == name}
-        declared = range(job.input(name).partitions or 0)
-        partitions = frozenset(one for one in heard | set(declared) if one is not None)
-        watermarks = Watermarks(ordering.allowed_lateness_us, partitions)
+    heard = {one.arrival.input_partition for one in log if one.arrival.input == name}
+    declared = job.input(name).partitions
+    partitions = frozenset(one for one in (heard if declared is None else range(declared)) if one is not None)
+    watermarks = Watermarks(ordering.allowed_lateness_us, partitions)
     by_gap = isinstance(window, Session) and name in job.query.sources
     return Processor(
         job, ordering, watermarks, GapSessions(window.timeout_us) if by_gap and isinstance(window, Session) else None

@@ -9,7 +9,7 @@ Per event, with ``a`` its arrival time and ``ts`` its event time; every comparis
 5. ``M = max(M, t)``, also for events dropped in 3 and 4: such an event lies below what any later one may have.
 
 A timeline, which owns one ``M``, is an input partition, and with ``over`` one key tuple inside it. Without
-``timestamp_by`` the event time is the arrival time; as arrival never falls within a partition, no test ever fails.
+``timestamp_by`` events count when they arrive: no policy applies, and there is no watermark.
 """
 
 from __future__ import annotations
@@ -25,36 +25,42 @@ from pipelines.core.values import grouping_key
 
 @dataclass(slots=True)
 class Timeline:
-    """What shares one watermark. ``latest_us`` is M, the greatest late-adjusted time so far; None before the first."""
+    """What shares one watermark. ``latest_us`` is M, the greatest late-adjusted time so far; None before the first.
 
-    ordering: StreamAnalyticsOrdering
+    ``ordering`` is None where events count when they arrive.
+    """
+
+    ordering: StreamAnalyticsOrdering | None
     latest_us: int | None = None
-
-    def watermark_us(self, arrival_us: int) -> int | None:
-        """``max(M, arrival - late) - out_of_order``: a bound below which no time can be, wherever reading began."""
-        known = [bound for bound in (self.latest_us, self.late_bound_us(arrival_us)) if bound is not None]
-        return max(known) - self.ordering.out_of_order_us if known else None
-
-    def late_bound_us(self, arrival_us: int) -> int | None:
-        """The earliest time in tolerance for an event that arrives now; None where lateness is unbounded."""
-        late_us = self.ordering.late_arrival_us
-        return None if late_us is None else arrival_us - late_us
 
     def step(self, event: Event) -> Fate:
         """The fate of the timeline's next event, whose time and key are valid; moves M."""
-        arrival_us, time_us = event.arrival.arrival_time_us, event.event_time_us
-        assert time_us is not None
-        ordering, watermark_us = self.ordering, self.watermark_us(arrival_us)
+        assert event.event_time_us is not None
+        if self.ordering is not None:
+            return self._judge(self.ordering, event, event.event_time_us)
+        self._see(event.event_time_us)
+        return event.fate(verdict="accepted", system_timestamp_us=event.event_time_us)
+
+    def settled_until_us(self) -> int | None:
+        """``M - out_of_order``: what ends before it was emitted; None if nothing was seen."""
+        tolerance_us = 0 if self.ordering is None else self.ordering.out_of_order_us
+        return None if self.latest_us is None else self.latest_us - tolerance_us
+
+    def _see(self, time_us: int) -> None:
+        self.latest_us = time_us if self.latest_us is None else max(self.latest_us, time_us)
+
+    def _judge(self, ordering: StreamAnalyticsOrdering, event: Event, time_us: int) -> Fate:
+        arrival_us, latest_us = event.arrival.arrival_time_us, self.latest_us
+        watermark_us = _watermark_us(ordering, arrival_us, latest_us)
         if ordering.early_arrival_us is not None and time_us > arrival_us + ordering.early_arrival_us:
             return event.fate(verdict="dropped", reasons=("early",), watermark_us=watermark_us)
         reasons = []
-        late_bound_us = self.late_bound_us(arrival_us)
-        if late_bound_us is not None and time_us < late_bound_us:
-            time_us = late_bound_us
+        if ordering.late_arrival_us is not None and time_us < arrival_us - ordering.late_arrival_us:
+            time_us = arrival_us - ordering.late_arrival_us
             reasons.append("late")
-        before_us, self.latest_us = self.latest_us, time_us if self.latest_us is None else max(self.latest_us, time_us)
-        if before_us is not None and time_us < before_us - ordering.out_of_order_us:
-            time_us = before_us - ordering.out_of_order_us
+        self._see(time_us)
+        if latest_us is not None and time_us < latest_us - ordering.out_of_order_us:
+            time_us = latest_us - ordering.out_of_order_us
             reasons.append("out_of_order")
         if reasons and ordering.action == "drop":
             return event.fate(verdict="dropped", reasons=(reasons[0],), watermark_us=watermark_us)
@@ -64,9 +70,21 @@ class Timeline:
         )
 
 
+def _watermark_us(ordering: StreamAnalyticsOrdering, arrival_us: int, latest_us: int | None) -> int | None:
+    """``max(M, arrival - late) - out_of_order``: normalised so that it does not depend on where reading began."""
+    late_us = ordering.late_arrival_us
+    known = [] if latest_us is None else [latest_us]
+    known += [] if late_us is None else [arrival_us - late_us]
+    return max(known) - ordering.out_of_order_us if known else None
+
+
+Timelines = dict[tuple[str, int, tuple[object, ...]], Timeline]
+"""By input, input partition and key tuple."""
+
+
 def order(job: Job, log: Sequence[Event]) -> Ordered:
     """Every event's fate, each by its own timeline; punctuations say nothing here."""
-    timelines: dict[tuple[str, int, tuple[object, ...]], Timeline] = {}
+    timelines: Timelines = {}
     fates: list[Fate] = []
     rows: list[Row] = []
     for event in log:
@@ -84,10 +102,10 @@ def order(job: Job, log: Sequence[Event]) -> Ordered:
                     input=event.arrival.input,
                 )
             )
-    return Ordered(tuple(fates), tuple(rows), _settled(job, log, timelines))
+    return Ordered(tuple(fates), tuple(rows), Held(job, log, timelines))
 
 
-def _fate(job: Job, event: Event, timelines: dict[tuple[str, int, tuple[object, ...]], Timeline]) -> Fate:
+def _fate(job: Job, event: Event, timelines: Timelines) -> Fate:
     if event.event_time_us is None:
         return event.fate(verdict="dropped", reasons=("invalid_time",))
     if event.key is None:
@@ -96,10 +114,11 @@ def _fate(job: Job, event: Event, timelines: dict[tuple[str, int, tuple[object, 
     assert partition is not None
     ordering = job.ordering(name)
     assert isinstance(ordering, StreamAnalyticsOrdering)
-    return timelines.setdefault((name, partition, event.key), Timeline(ordering)).step(event)
+    applies = ordering if job.input(name).timestamp_by is not None else None
+    return timelines.setdefault((name, partition, event.key), Timeline(applies)).step(event)
 
 
-class _Held:
+class Held:
     """Which windows the watermarks had passed when the log ended.
 
     Rule: a window is emitted iff its end is strictly below the least ``M - out_of_order`` of all partitions of all
@@ -107,38 +126,34 @@ class _Held:
     that count are those whose key agrees with the row's group keys: each substream goes ahead alone.
     """
 
-    def __init__(
-        self, job: Job, log: Sequence[Event], timelines: Mapping[tuple[str, int, tuple[object, ...]], Timeline]
-    ) -> None:
+    def __init__(self, job: Job, log: Sequence[Event], timelines: Timelines) -> None:
+        self.join = job.query.join
         self.bounds: list[tuple[dict[str, object], int | None]] = []
-        join = job.query.join
-        for name in (join.left, join.right) if join else job.query.sources:
+        for name in (self.join.left, self.join.right) if self.join else job.query.sources:
             part = job.input(name)
-            prefix = f"{name}." if join else ""
-            heard = {(partition, key): line for (other, partition, key), line in timelines.items() if other == name}
-            for (_, key), line in heard.items():
-                if line.latest_us is not None:
-                    agree = {f"{prefix}{column}": value for column, value in zip(part.over, key, strict=True)}
-                    self.bounds.append((agree, line.latest_us - line.ordering.out_of_order_us))
+            heard: set[int | None] = set()
+            for (other, partition, key), line in timelines.items():
+                if other == name and line.latest_us is not None:
+                    heard.add(partition)
+                    agree = {self._name(name, column): value for column, value in zip(part.over, key, strict=True)}
+                    self.bounds.append((agree, line.settled_until_us()))
             if not part.over:
                 known = {one.arrival.input_partition for one in log if one.arrival.input == name} - {None}
-                known |= set(range(part.partitions or 0))
-                spoken = {partition for (partition, _), line in heard.items() if line.latest_us is not None}
-                self.bounds.extend(({}, None) for _ in known - spoken)
+                self.bounds.extend(({}, None) for _ in known.union(range(part.partitions or 0)) - heard)
 
     def __call__(self, end_us: int, keys: Mapping[str, object]) -> bool:
-        group = {name.lower(): grouping_key(value) for name, value in keys.items()}
+        group = {self._name(*name.rpartition(".")[::2]): grouping_key(value) for name, value in keys.items()}
         return all(
             bound_us is not None and end_us < bound_us
             for agree, bound_us in self.bounds
-            if all(group.get(name.lower(), value) == value for name, value in agree.items())
+            if all(group.get(name, value) == value for name, value in agree.items())
         )
 
-
-def _settled(
-    job: Job, log: Sequence[Event], timelines: Mapping[tuple[str, int, tuple[object, ...]], Timeline]
-) -> _Held:
-    return _Held(job, log, timelines)
+    def _name(self, input_name: str, column: str) -> str:
+        """One name for a column on which a join's sides agree, ``input.column`` for any other of a join."""
+        if self.join is None or column.lower() in (name.lower() for name in self.join.on):
+            return column.lower()
+        return f"{input_name}.{column}".lower()
 
 
 PROFILE = Profile(

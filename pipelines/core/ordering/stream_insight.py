@@ -7,8 +7,8 @@ With ``C`` the current CTI of the input, one for the whole input in arrival orde
   usable time are not. Every N-th, or each whose start lies T or more after the start that triggered before (the first
   triggers), issues the CTI ``its own start - delay``, after itself.
 - Punctuations are CTIs that the source enqueued. CTIs of the input named by ``import_from`` are taken over, those that
-  it imports too; one from another input stands before the own items of the same arrival time. Neither kind counts
-  towards N or resets T.
+  it imports too, where they stand in the arrival order of both; at the very place of an own row the imported CTI acts
+  first. Neither kind counts towards N or resets T.
 - ``C`` is the greatest of all: a lower CTI does nothing.
 
 Drop removes violating items. Adjust moves intervals and start edges that reach beyond ``C`` to start there; what ends
@@ -27,8 +27,8 @@ from pipelines.core.events import Event, Ordered, Profile, Row, passes
 from pipelines.core.model import Count, Fate, Grid, Input, Job, Snapshot, StreamInsightOrdering, Verdict
 
 Kind = Literal["point", "interval", "start", "end"]
-Issued = tuple[int, int, int]
-"""A CTI: arrival time and place in the log of the row that issued it, and its own time."""
+Issued = tuple[Event, int]
+"""The row of the log that issued a CTI, and the CTI's time."""
 
 
 def kind_of(part: Input, event: Event) -> Kind | None:
@@ -203,7 +203,7 @@ def _issued(job: Job, part: Input, log: Sequence[Event]) -> Iterator[Issued]:
             assert event.event_time_us is not None
             cti_us = generator.receive(event.event_time_us)
         if cti_us is not None:
-            yield event.arrival.arrival_time_us, event.position, cti_us
+            yield event, cti_us
 
 
 def _imports(job: Job, name: str) -> list[str]:
@@ -221,18 +221,18 @@ def _rows_and_ctis(
 ) -> Iterator[tuple[Event | None, int | None]]:
     """An input's items and all CTIs that reach it, in the order in which they act: (item or None, CTI or None).
 
-    An item's own CTI acts after it; an imported one before the own rows of the same arrival time.
+    An item's own CTI acts after it; an imported one before an own row of the same place in the arrival order.
     """
-    own = {position: cti_us for _, position, cti_us in issued[part.name]}
-    steps: list[tuple[tuple[int, int, int], Event | None, int | None]] = [
-        ((arrival_us, 0, position), None, cti_us)
+    own = {event.position: cti_us for event, cti_us in issued[part.name]}
+    steps: list[tuple[tuple[object, ...], Event | None, int | None]] = [
+        ((event.place, 0, event.position), None, cti_us)
         for source in _imports(job, part.name)
-        for arrival_us, position, cti_us in issued[source]
+        for event, cti_us in issued[source]
     ]
     for event in log:
         if event.arrival.input == part.name:
             item = event if event.arrival.punctuation_us is None else None
-            steps.append(((event.arrival.arrival_time_us, 1, event.position), item, own.get(event.position)))
+            steps.append(((event.place, 1, event.position), item, own.get(event.position)))
     for _, item, cti_us in sorted(steps, key=lambda step: step[0]):
         yield item, cti_us
 

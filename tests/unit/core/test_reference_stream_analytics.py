@@ -150,3 +150,198 @@ def test_the_watermark_column_is_the_larger_of_latest_time_and_arrival_bound_les
         "12:21",
         "12:21",
     ]
+
+
+PLAIN = """
+profile: stream_analytics
+inputs: {{events: {{columns: "device STRING, at TIMESTAMP, fine BOOLEAN", timestamp_by: at{over}}}}}
+ordering: {ordering}
+query: {{from: events, group_by: {group}, window: {window}, {where}aggregates: {{n: "count(*)"}}}}
+end_of_log: {end}
+"""
+
+
+def plain_job(ordering, window="{tumbling: {size: 5m}}", group="[]", where="", end="flush", over=""):
+    return job(PLAIN.format(ordering=ordering, window=window, group=group, where=where, end=end, over=over))
+
+
+def rows(*times, device="a", partition=0):
+    """Rows of (event time, arrival time)."""
+    return [
+        event(arrival, n, partition, device=device, at=None if time is None else at(time), fine=True)
+        for n, (time, arrival) in enumerate(times)
+    ]
+
+
+S3 = rows(
+    ("00:00:00", "00:10:01"),
+    ("00:00:01", "00:10:01"),
+    ("00:10:00", "00:10:02"),
+    ("00:09:00", "00:10:03"),
+    ("00:06:00", "00:10:04"),
+)
+S4 = rows(
+    ("00:10:00", "00:10:40"),
+    ("00:10:30", "00:10:41"),
+    ("00:10:42", "00:10:42"),
+    ("00:10:38", "00:10:43"),
+    ("00:10:35", "00:10:45"),
+)
+
+
+def test_the_example_with_ten_minutes_of_lateness_and_three_of_disorder():
+    adjust = "{early_arrival: 5m, late_arrival: 10m, out_of_order: 3m, action: adjust}"
+    fates = run(plain_job(adjust), S3).fates
+    assert [told(fate) for fate in fates] == [
+        "adjusted late 00:00:01",
+        "accepted - 00:00:01",
+        "accepted - 00:10",
+        "accepted - 00:09",
+        "adjusted out_of_order 00:07",
+    ]
+    dropped = run(plain_job(adjust.replace("adjust", "drop")), S3).fates
+    assert [fate.verdict for fate in dropped] == ["dropped", "accepted", "accepted", "accepted", "dropped"]
+
+
+def test_the_example_with_fifteen_seconds_of_lateness_and_five_of_disorder():
+    adjust = "{late_arrival: 15s, out_of_order: 5s, action: adjust}"
+    fates = run(plain_job(adjust), S4).fates
+    assert [told(fate) for fate in fates] == [
+        "adjusted late 00:10:25",
+        "accepted - 00:10:30",
+        "accepted - 00:10:42",
+        "accepted - 00:10:38",
+        "adjusted out_of_order 00:10:37",
+    ]
+    assert [fate.sequence + 1 for fate in sorted(fates, key=lambda fate: fate.system_timestamp_us)] == [1, 2, 5, 4, 3]
+    dropped = run(plain_job(adjust.replace("adjust", "drop")), S4).fates
+    assert [fate.verdict for fate in dropped] == ["dropped", "accepted", "accepted", "accepted", "dropped"]
+
+
+@pytest.mark.parametrize(
+    ("time", "verdict"),
+    [
+        ("12:15", "accepted"),  # exactly five minutes ahead
+        ("12:15:00.000001", "dropped"),
+        ("12:05", "accepted"),  # exactly the late tolerance
+        ("12:04:59.999999", "adjusted"),
+    ],
+)
+def test_the_bounds_themselves_are_in_tolerance(time, verdict):
+    ordering = "{early_arrival: 5m, late_arrival: 5m, out_of_order: 0s}"
+    assert run(plain_job(ordering), rows((time, "12:10"))).fates[0].verdict == verdict
+
+
+@pytest.mark.parametrize(("time", "verdict"), [("12:08", "accepted"), ("12:07:59.999999", "adjusted")])
+def test_an_event_at_the_watermark_is_in_order(time, verdict):
+    ordering = "{late_arrival: 5m, out_of_order: 2m}"
+    assert run(plain_job(ordering), rows(("12:10", "12:10"), (time, "12:10"))).fates[1].verdict == verdict
+
+
+def test_an_adjustment_names_every_test_that_moved_the_event_and_a_refusal_the_first():
+    log = rows(("12:10", "12:10"), ("12:00", "12:11"))
+    ordering = "{late_arrival: 5m, out_of_order: 1m, action: adjust}"
+    assert told(run(plain_job(ordering), log).fates[1]) == "adjusted late+out_of_order 12:09"
+    assert told(run(plain_job(ordering.replace("adjust", "drop")), log).fates[1]) == "dropped late None"
+
+
+def test_an_early_event_is_dropped_under_adjust_and_moves_nothing():
+    log = rows(("12:30", "12:10"), ("12:10", "12:11"))
+    assert [told(fate) for fate in run(plain_job("{late_arrival: 5m}"), log).fates] == [
+        "dropped early None",
+        "accepted - 12:10",
+    ]
+
+
+def test_without_the_guard_a_far_future_event_moves_all_that_follow():
+    log = rows(("12:30", "12:10"), ("12:10", "12:11"))
+    fates = run(plain_job("{early_arrival: off, late_arrival: 5m}"), log).fates
+    assert [told(fate) for fate in fates] == ["accepted - 12:30", "adjusted out_of_order 12:30"]
+
+
+def test_unbounded_lateness_makes_nothing_late_and_has_no_watermark_before_the_first_event():
+    log = rows(("09:00", "12:10"), ("11:00", "12:11"))
+    fates = run(plain_job("{late_arrival: unbounded}"), log).fates
+    assert [told(fate) for fate in fates] == ["accepted - 09:00", "accepted - 11:00"]
+    assert [clock(fate.watermark_us) for fate in fates] == [None, "09:00"]
+
+
+def test_an_event_without_a_time_is_refused_and_has_no_watermark():
+    fates = run(plain_job("{late_arrival: 5m}"), rows((None, "12:10"), ("12:10", "12:10"))).fates
+    assert [told(fate) for fate in fates] == ["dropped invalid_time None", "accepted - 12:10"]
+    assert (fates[0].event_time_us, fates[0].watermark_us) == (None, None)
+
+
+def test_an_event_without_its_key_is_refused_after_its_time_was_looked_at():
+    keyed = plain_job("{late_arrival: 5m}", over=", over: [device]")
+    no_key = event("12:10", 0, device=None, at=at("12:10"), fine=True)
+    neither = event("12:10", 1, device=None, at=None, fine=True)
+    fates = run(keyed, [no_key, neither]).fates
+    assert [fate.reasons for fate in fates] == [("invalid_key",), ("invalid_time",)]
+    assert (clock(fates[0].event_time_us), fates[0].watermark_us) == ("12:10", None)
+
+
+def test_each_input_partition_is_a_timeline_of_its_own():
+    log = rows(("12:10", "12:10"), partition=0) + rows(("12:06", "12:10"), partition=1)
+    fates = run(plain_job("{late_arrival: 5m}"), log).fates
+    assert [told(fate) for fate in fates] == ["accepted - 12:10", "accepted - 12:06"]
+
+
+def test_the_same_key_in_two_partitions_is_two_timelines():
+    keyed = plain_job("{late_arrival: 5m}", over=", over: [device]")
+    log = rows(("12:10", "12:10"), partition=0) + rows(("12:06", "12:10"), partition=1)
+    assert [fate.verdict for fate in run(keyed, log).fates] == ["accepted", "accepted"]
+
+
+def test_without_timestamp_by_an_event_counts_when_it_arrives_and_no_policy_applies():
+    by_arrival = job(
+        """
+profile: stream_analytics
+inputs: {events: {columns: "device STRING"}}
+ordering: {late_arrival: 0s, out_of_order: 0s, action: drop}
+query: {from: events, window: {tumbling: {size: 5m}}, aggregates: {n: "count(*)"}}
+"""
+    )
+    outcome = run(by_arrival, [event("12:05", 0, device="a"), event("12:05:00.000001", 1, device="a")])
+    assert [told(fate) for fate in outcome.fates] == ["accepted - 12:05", "accepted - 12:05:00.000001"]
+    assert [fate.watermark_us for fate in outcome.fates] == [None, None]
+    assert counts(outcome, "n") == [("12:00", "12:05", 1), ("12:05", "12:10", 1)]
+
+
+def test_where_acts_after_ordering_and_null_does_not_pass():
+    log = [
+        event("12:01", 0, device="a", at=at("12:01"), fine=True),
+        event("12:04", 1, device="a", at=at("12:04"), fine=False),
+        event("12:04", 2, device="a", at=at("12:03"), fine=True),
+        event("12:04", 3, device="a", at=at("12:04"), fine=None),
+    ]
+    outcome = run(plain_job("{late_arrival: 5m}", where="where: fine, "), log)
+    assert [told(fate) for fate in outcome.fates][1:3] == ["accepted - 12:04", "adjusted out_of_order 12:04"]
+    assert counts(outcome, "n") == [("12:00", "12:05", 2)]
+
+
+# -- hold -------------------------------------------------------------------------------------------------------------
+
+
+def test_hold_emits_windows_that_end_strictly_before_the_watermark():
+    held = plain_job("{late_arrival: 5m, out_of_order: 1m}", end="hold")
+    assert run(held, rows(("12:01", "12:01"), ("12:06", "12:06"))).windows == ()
+    assert len(run(held, rows(("12:01", "12:01"), ("12:06:00.000001", "12:07"))).windows) == 1
+
+
+def test_hold_waits_for_the_slowest_partition():
+    held = plain_job("{late_arrival: 5m}", end="hold")
+    fast = rows(("12:01", "12:01"), ("12:30", "12:30"), partition=0)
+    assert len(run(held, fast).windows) == 1
+    assert run(held, fast + rows(("12:04", "12:06"), partition=1)).windows == ()
+    assert run(held, fast + rows((None, "12:06"), partition=1)).windows == ()
+
+
+def test_hold_with_substreams_lets_each_go_ahead_alone():
+    held = plain_job("{late_arrival: 5m}", group="[device]", end="hold", over=", over: [device]")
+    log = [
+        event("12:01", 0, device="a", at=at("12:01"), fine=True),
+        event("12:02", 1, device="b", at=at("12:02"), fine=True),
+        event("12:07", 2, device="a", at=at("12:07"), fine=True),
+    ]
+    assert [row.values["device"] for row in run(held, log).windows] == ["a"]

@@ -367,10 +367,14 @@ def test_an_imported_cti_refuses_own_items_that_lie_before_it():
     assert (fates[3].verdict, fates[3].watermark_us) == ("accepted", 20)
 
 
-def test_an_imported_cti_stands_before_own_items_of_the_same_arrival_time():
-    rows = both(("events", "12:01", 19), ("clock", "12:01", 20))
+@pytest.mark.parametrize(("sequence", "verdict"), [(6, "accepted"), (7, "dropped"), (8, "dropped")])
+def test_an_imported_cti_stands_before_the_own_item_of_the_same_place_in_the_arrival_order(sequence, verdict):
+    rows = [
+        event("12:01", sequence, input="events", id="a", at=19),
+        event("12:01", 7, input="clock", id="a", at=20),
+    ]
     fates = {fate.input: fate.verdict for fate in run(job(IMPORTING), rows).fates}
-    assert fates == {"events": "dropped", "clock": "accepted"}
+    assert fates == {"events": verdict, "clock": "accepted"}
 
 
 def test_own_items_do_not_advance_an_input_that_only_imports():
