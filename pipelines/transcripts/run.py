@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,13 +11,14 @@ from pipelines.core.errors import TailraceError
 from pipelines.core.model import Arrival, Fate, Input, Job, OutputRange, WindowRow
 from pipelines.core.readrange import read_range
 from pipelines.core.time import DAY, EPOCH, to_datetime
+from pipelines.job.expressions import instant_sql
 from pipelines.transcripts.judge import Outcome, Row, judge
 from pipelines.transcripts.read import Case
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipelines.core.reference import Evaluate
+    from pipelines.core.readings import Evaluate
 
 ENGINES = ("reference", "spark")
 """The engines that exist; ``stream``, the live run, is not built yet."""
@@ -76,7 +77,7 @@ def run_reference(case: Case) -> Outcome:
     assert case.job is not None
     evaluate: Evaluate = SparkExpressions()
     try:
-        outcome = reference.run(case.job, case.arrivals, case.output, evaluate=evaluate)
+        outcome = reference.run(case.job, case.arrivals, case.output, evaluate=evaluate, instant_sql=instant_sql)
     except TailraceError as error:
         return Outcome(error=error)
     return Outcome(tuple(map(_fate, outcome.fates)), tuple(map(_window, outcome.windows)))
@@ -164,17 +165,12 @@ def _spark_fate(row: Mapping[str, Any]) -> Row:
 def _collect(frame: DataFrame) -> list[dict[str, Any]]:
     """Rows with instants as microseconds: Spark converts, so no zone of this process can touch them."""
     from pyspark.sql import functions as F  # noqa: N812
-    from pyspark.sql.types import ArrayType, TimestampType
 
-    columns = []
-    for field in frame.schema.fields:
-        column = F.col(f"`{field.name}`")
-        if isinstance(field.dataType, TimestampType):
-            column = F.unix_micros(column)
-        elif isinstance(field.dataType, ArrayType) and isinstance(field.dataType.elementType, TimestampType):
-            column = F.transform(column, F.unix_micros)
-        columns.append(column.alias(field.name))
-    return [row.asDict(recursive=True) for row in frame.select(*columns).collect()]
+    from pipelines.batch.row_expressions import micros, plain_value
+
+    columns = [micros(F.col(f"`{field.name}`"), field.dataType).alias(field.name) for field in frame.schema.fields]
+    rows = frame.select(*columns).collect()
+    return [{name: plain_value(value) for name, value in row.asDict().items()} for row in rows]
 
 
 def arrival_frames(spark: SparkSession, job: Job, arrivals: Sequence[Arrival]) -> dict[str, DataFrame]:
@@ -184,12 +180,14 @@ def arrival_frames(spark: SparkSession, job: Job, arrivals: Sequence[Arrival]) -
 
 def arrival_frame(spark: SparkSession, part: Input, arrivals: Sequence[Arrival]) -> DataFrame:
     """The arrivals of one input; ``arrival_date`` is the UTC date of ``arrival_time``."""
+    from pipelines.batch.row_expressions import to_spark
+
     payload = ", ".join(f"`{column.name}` {column.type}" for column in part.columns)
     schema = (
         "arrival_time TIMESTAMP, input_partition INT, sequence BIGINT, kind STRING, punctuation_time TIMESTAMP,"
         f" cause STRING, batch_id STRING, {payload}, arrival_date DATE"
     )
-    converters = [_to_python(column.type) for column in part.columns]
+    converters = [to_spark(column.type) for column in part.columns]
     rows = [
         (
             to_datetime(row.arrival_time_us),
@@ -206,17 +204,3 @@ def arrival_frame(spark: SparkSession, part: Input, arrivals: Sequence[Arrival])
         if row.input == part.name
     ]
     return spark.createDataFrame(rows, schema)
-
-
-def _to_python(type_name: str) -> Callable[[Any], Any]:
-    """A value of the transcript's form as PySpark takes it: instants, also nested ones, as aware datetimes."""
-    if type_name in ("timestamp", "timestamp_ltz"):
-        return lambda value: None if value is None else to_datetime(value)
-    if type_name.startswith("array<") and "timestamp" in type_name:
-        inner = _to_python(type_name[len("array<") : -1])
-        return lambda value: None if value is None else [inner(item) for item in value]
-    return _as_is
-
-
-def _as_is(value: Any) -> Any:
-    return value
