@@ -1,4 +1,4 @@
-"""Replay: execute a plan. Read the arrivals it names, decide in Spark, replace exactly the output range, tell the ledger.
+"""Execute a plan: read the arrivals it names, decide in Spark, replace exactly the output range, tell the ledger.
 
 Verdicts are committed before windows, so whoever sees new windows sees their verdicts. Everything is computed before
 the first commit; a failure leaves every table as it was, and a crash between the two commits leaves a run that is not
@@ -13,6 +13,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -225,7 +226,7 @@ class _Run:
         reasons: Counter[str] = Counter()
         for row in frames[verdicts_table(self.job)].groupBy("verdict", "reasons").count().collect():
             verdicts[row["verdict"]] += row["count"]
-            reasons.update({reason: row["count"] for reason in row["reasons"]})
+            reasons.update(dict.fromkeys(row["reasons"], row["count"]))
         self.counts_by_verdict = {name: verdicts[name] for name in sorted(verdicts)}
         self.counts_by_reason = {name: reasons[name] for name in REASONS if reasons[name]}
         windows = fingerprint(frames[windows_table(self.job)])
@@ -281,7 +282,5 @@ def _now_us() -> int:
     return from_datetime(_now())
 
 
-def _now() -> Any:
-    from datetime import UTC, datetime
-
+def _now() -> datetime:
     return datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""Names and ranges of a job's result tables: which column a range acts on, how it is partitioned, in what order shown."""
+"""Names of a job's tables, the column a range acts on, the partition column, and the order in which rows are shown."""
 
 from __future__ import annotations
 

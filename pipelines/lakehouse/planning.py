@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from pipelines.core.errors import UsageError, did_you_mean
 from pipelines.core.model import EVERYTHING, Input, Job, OutputRange
 from pipelines.core.plan import Plan, ReadTable, WrittenTable, is_settled
 from pipelines.core.readrange import ReadRange, read_range
-from pipelines.core.time import DAY
+from pipelines.core.time import DAY, MAX_INSTANT_US, MIN_INSTANT_US
 from pipelines.lakehouse.layout import Layout, arrivals_table, result_tables
 from pipelines.lakehouse.log import end_of_log, log_files
 from pipelines.lakehouse.root import Lakehouse
@@ -30,7 +31,7 @@ def make_plan(job: Job, output: OutputRange, lakehouse: str | Path | Lakehouse, 
     Raises :class:`UsageError` if an input has no log yet, lacks a column, or has no such version.
     """
     house = Lakehouse.at(lakehouse)
-    read = read_range(job, output)
+    read = _representable(read_range(job, output))
     reads = tuple(
         _read_table(house, part, read, version) for part, version in zip(job.inputs, _versions(job, as_of), strict=True)
     )
@@ -46,6 +47,15 @@ def make_plan(job: Job, output: OutputRange, lakehouse: str | Path | Lakehouse, 
         settled=settled,
         unsettled=unsettled,
         notes=_notes(house, job, output),
+    )
+
+
+def _representable(read: ReadRange) -> ReadRange:
+    """The range cut to the instants that tables can hold: nothing lies outside of them."""
+    return replace(
+        read,
+        from_us=None if read.from_us is None else max(read.from_us, MIN_INSTANT_US),
+        to_us=None if read.to_us is None else min(read.to_us, MAX_INSTANT_US),
     )
 
 

@@ -82,7 +82,7 @@ def this_process() -> str:
 
 
 def _rows(table: DeltaTable, job_name: str) -> pa.Table:
-    return table.to_pyarrow_dataset(partitions=[("job", "=", job_name)]).to_table(filter=pc.field("job") == job_name)
+    return table.to_pyarrow_dataset().to_table(filter=pc.field("job") == job_name)
 
 
 def _alive(process_id: int) -> bool:

@@ -44,6 +44,7 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 FINE_FRACTION = r"[.,]\d{6}\d*[1-9]"
 """More than six fractional digits that say something."""
 
+_GREATEST_FLOAT = float(np.finfo(np.float32).max)
 _EXACT = Context(prec=80, traps=[Inexact, InvalidOperation])
 
 
@@ -266,14 +267,16 @@ def _integer(value: Any, kind: pa.DataType) -> int:
 
 def _double(value: Any, kind: pa.DataType) -> float:
     if isinstance(value, float):
-        return value  # typed in the file: NaN and infinities are what the file says
-    _number(value, kind)
-    try:
-        result = float(value)
-    except OverflowError:
-        raise _misfit(value, kind) from None
-    narrow = np.float32(result) if abs(result) <= np.finfo(np.float32).max else np.float32(math.inf)
-    if math.isinf(result) or (kind.bit_width == 32 and math.isinf(narrow)):
+        result = value  # typed in the file: NaN and infinities are what the file says
+        overflown = False
+    else:
+        _number(value, kind)
+        try:
+            result = float(value)
+        except OverflowError:
+            raise _misfit(value, kind) from None
+        overflown = math.isinf(result)
+    if overflown or (kind.bit_width == 32 and math.isfinite(result) and abs(result) > _GREATEST_FLOAT):
         raise _misfit(value, kind)
     return result
 

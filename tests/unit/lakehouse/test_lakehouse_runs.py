@@ -1,0 +1,69 @@
+"""The run ledger: one row a run, and a dead run is recognised."""
+
+from __future__ import annotations
+
+import datetime as dt
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+
+from pipelines.lakehouse import runs
+from pipelines.lakehouse.root import Lakehouse
+
+T0 = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+
+
+def _row(run_id: str, status: str = runs.RUNNING, job: str = "cars", **more: Any) -> dict[str, Any]:
+    started = T0 + dt.timedelta(minutes=int(run_id))
+    return {
+        "run_id": run_id,
+        "job": job,
+        "kind": "replay",
+        "status": status,
+        "started_at": started,
+        "process": runs.this_process(),
+        "versions_read": {"arrivals/cars": 3},
+        "engine": {"tailrace": "0"},
+        **more,
+    }
+
+
+def test_a_run_that_ends_replaces_its_own_row_and_no_other(tmp_path: Path) -> None:
+    house = Lakehouse.at(tmp_path)
+    for row in (_row("1"), _row("2"), _row("3", job="trucks"), _row("2", runs.SUCCEEDED, rows_written={"w": 5})):
+        runs.record(house, row)
+    told = runs.runs_of(house, "cars")
+    assert [(run["run_id"], run["status"], run["rows_written"]) for run in told] == [
+        ("1", "running", None),
+        ("2", "succeeded", {"w": 5}),
+    ]
+    assert told[0]["versions_read"] == {"arrivals/cars": 3}
+    assert DeltaTable(tmp_path / "runs").metadata().partition_columns == ["job"]
+
+
+def test_the_last_run_that_succeeded_is_found(tmp_path: Path) -> None:
+    house = Lakehouse.at(tmp_path)
+    assert runs.last_succeeded(house, "cars") is None
+    for row in (_row("1", runs.SUCCEEDED), _row("2", runs.SUCCEEDED), _row("3", runs.FAILED)):
+        runs.record(house, row)
+    last = runs.last_succeeded(house, "cars")
+    assert last is not None
+    assert last["run_id"] == "2"
+
+
+def test_a_running_run_whose_process_is_gone_is_abandoned(tmp_path: Path) -> None:
+    house = Lakehouse.at(tmp_path)
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    host = runs.this_process().rpartition("/")[0]
+    for row in (
+        _row("1", process=f"{host}/{gone.pid}"),
+        _row("2"),
+        _row("3", process=f"elsewhere/{gone.pid}"),
+    ):
+        runs.record(house, row)
+    assert runs.abandon_dead(house, "cars") == ["1"]
+    assert [run["status"] for run in runs.runs_of(house, "cars")] == ["abandoned", "running", "running"]
