@@ -1,0 +1,51 @@
+"""A job file that is no job: an asset that says so, beside the others, which it does not take down."""
+
+import re
+from pathlib import Path
+
+import dagster as dg
+
+from pipelines.core.errors import TailraceError
+from pipelines.job.load import load_job
+
+NAME = "job_file"
+
+
+def broken_key(path: Path) -> dg.AssetKey:
+    """``<file>/job_file``"""
+    return dg.AssetKey([_word(path), NAME])
+
+
+def broken_asset(path: Path, error: TailraceError) -> dg.AssetSpec:
+    """An asset without a computation whose description is what is wrong."""
+    return dg.AssetSpec(
+        key=broken_key(path),
+        group_name=_word(path),
+        description=f"**This job file is not valid, so there are no assets for it.**\n\n{error}",
+        kinds={"error"},
+        metadata={"error": str(error), "file": str(path), "line": error.line or 0, "key": error.key or ""},
+        tags={"tailrace/broken": "true"},
+    )
+
+
+def broken_check(path: Path, error: TailraceError) -> dg.AssetChecksDefinition:
+    """``valid_job_file``: reads the file again; once it passes, reloading the definitions brings the job's assets."""
+
+    @dg.asset_check(
+        asset=broken_key(path), name="valid_job_file", description="The job file is valid. Reload once it is."
+    )
+    def valid_job_file() -> dg.AssetCheckResult:
+        try:
+            load_job(path)
+        except TailraceError as now:
+            return dg.AssetCheckResult(passed=False, description=str(now), metadata={"error": str(now)})
+        if "already" in error.what:
+            return dg.AssetCheckResult(passed=False, description=str(error), metadata={"error": str(error)})
+        return dg.AssetCheckResult(passed=True, description="valid now: reload the definitions")
+
+    return valid_job_file
+
+
+def _word(path: Path) -> str:
+    """The file's name as Dagster takes names."""
+    return re.sub(r"[^A-Za-z0-9_]", "_", path.stem) or "_"

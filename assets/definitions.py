@@ -1,0 +1,62 @@
+"""What Dagster loads: for each job file in ``TAILRACE_JOBS`` a group of assets, their checks and a replay job.
+
+Loading reads job files and the heads of arrival logs; it never starts Spark.
+"""
+
+import logging
+import warnings
+from pathlib import Path
+
+import dagster as dg
+
+from assets.arrivals import arrival_order_check, arrivals_asset
+from assets.broken import broken_asset, broken_check
+from assets.partitions import daily
+from assets.replay_job import replay_job
+from assets.replayed import conservation_check, replayed_assets
+from pipelines.core.model import Job
+from pipelines.job.folder import load_folder
+from pipelines.lakehouse.root import Lakehouse
+from resources.lakehouse import LakehouseResource, lakehouse_root
+from resources.spark import SparkResource
+
+_log = logging.getLogger("tailrace")
+
+
+def build(folder: Path | None = None, lakehouse: str | None = None) -> dg.Definitions:
+    """The definitions for the job files of ``folder`` over the tables under ``lakehouse``.
+
+    Left out: as the environment says. A file that is no job becomes an asset that says what is wrong; only a folder
+    that does not exist fails as a whole.
+    """
+    with warnings.catch_warnings():
+        # Dagster calls backfill policies beta; its version is pinned, and tests hold us to what it does
+        warnings.filterwarnings("ignore", "Parameter `backfill_policy`", dg.BetaWarning)
+        return _build(folder, lakehouse or lakehouse_root())
+
+
+def _build(folder: Path | None, root: str) -> dg.Definitions:
+    parts = [dg.Definitions(resources=_resources(root), executor=dg.in_process_executor)]
+    for path, job in load_folder(folder).items():
+        if isinstance(job, Job):
+            parts.append(_of_job(job, Lakehouse.at(root)))
+        else:
+            _log.warning("no assets for %s: %s", path.name, job)
+            parts.append(dg.Definitions(assets=[broken_asset(path, job)], asset_checks=[broken_check(path, job)]))
+    return dg.Definitions.merge(*parts)
+
+
+def _of_job(job: Job, lakehouse: Lakehouse) -> dg.Definitions:
+    partitions = daily(job, lakehouse)
+    return dg.Definitions(
+        assets=[arrivals_asset(job, partitions), replayed_assets(job, partitions)],
+        asset_checks=[arrival_order_check(job), conservation_check(job)],
+        jobs=[replay_job(job, partitions)],
+    )
+
+
+def _resources(root: str) -> dict[str, object]:
+    return {"spark": SparkResource(), "lakehouse": LakehouseResource(root=root)}
+
+
+defs = build()

@@ -1,0 +1,42 @@
+"""From a run's partitions to half-open ranges, and back to days."""
+
+from collections.abc import Iterator, Mapping
+from datetime import date
+
+import dagster as dg
+
+from pipelines.core.model import EVERYTHING, OutputRange
+from pipelines.core.time import DAY, from_datetime, parse_instant, to_datetime
+
+_PARTITION = "dagster/partition"
+_RANGE_START = "dagster/asset_partition_range_start"
+_RANGE_END = "dagster/asset_partition_range_end"
+
+
+def range_of(context: dg.AssetExecutionContext) -> OutputRange:
+    """The days that a run is to materialise, as one range: several days in a row are the normal case."""
+    window = context.partition_time_window
+    return OutputRange(from_datetime(window.start), from_datetime(window.end))
+
+
+def checked_range(tags: Mapping[str, str]) -> OutputRange:
+    """The days of the run that a check runs in, from its tags; everything where a check is executed on its own."""
+    first = tags.get(_PARTITION) or tags.get(_RANGE_START)
+    last = tags.get(_PARTITION) or tags.get(_RANGE_END)
+    if first is None or last is None:
+        return EVERYTHING
+    return OutputRange(parse_instant(first), parse_instant(last) + DAY)
+
+
+def days_in(output: OutputRange) -> Iterator[tuple[str, OutputRange]]:
+    """Every UTC day that ``output`` touches: its partition key, and the part of ``output`` in it."""
+    assert output.from_us is not None
+    assert output.to_us is not None
+    for day_us in range(output.from_us // DAY * DAY, output.to_us, DAY):
+        part = OutputRange(max(day_us, output.from_us), min(day_us + DAY, output.to_us))
+        yield key_of(to_datetime(day_us).date()), part
+
+
+def key_of(day: date) -> str:
+    """The partition key of a day."""
+    return day.isoformat()

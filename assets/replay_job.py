@@ -1,0 +1,118 @@
+"""``<job>_replay``: a replay of any range, with a reason, apart from partitions and their history."""
+
+from collections.abc import Iterator
+from datetime import date
+
+import dagster as dg
+
+from assets.errors import told
+from assets.keys import verdicts_key, windows_key
+from assets.plans import sentences
+from assets.ranges import days_in, key_of
+from assets.replayed import of_day, of_run
+from pipelines.core.errors import UsageError
+from pipelines.core.model import Job, OutputRange
+from pipelines.core.plan import Plan
+from pipelines.core.time import DAY, parse_instant
+from pipelines.lakehouse.planning import make_plan
+from pipelines.quality.days import WrittenDay, written_days
+from pipelines.replay import RunSummary, execute
+from resources.lakehouse import LakehouseResource
+from resources.spark import SparkResource
+
+_CONFIG = {
+    "from": dg.Field(
+        dg.Noneable(str),
+        default_value=None,
+        description="Begin of the output range, 2013-07-01T00:00:00Z; the log's own",
+    ),
+    "to": dg.Field(
+        dg.Noneable(str), default_value=None, description="End of the output range, excluded; the log's own"
+    ),
+    "reason": dg.Field(str, description="Why history is replayed; kept in the run ledger"),
+}
+
+
+def replay_job(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.JobDefinition:
+    """The job ``<job>_replay``: run config ``from``, ``to`` (left out: the whole log) and ``reason``."""
+
+    @dg.op(name=f"replay_{job.name}", config_schema=_CONFIG, description=f"Replays {job.name} over [from, to).")
+    def replay_range(context: dg.OpExecutionContext, spark: SparkResource, lakehouse: LakehouseResource) -> None:
+        with told():
+            output = _output(context.op_config["from"], context.op_config["to"])
+            plan = make_plan(job, output, lakehouse.house)
+            for sentence in sentences(plan):
+                context.log.info(sentence)
+            lakehouse.house.require_writable()
+            summary = execute(
+                plan,
+                job,
+                lakehouse.house,
+                spark=spark.session(),
+                reason=context.op_config["reason"],
+                progress=context.log.info,
+            )
+            days = written_days(spark.session(), lakehouse.house, job, plan)
+        known = set(partitions.get_partition_keys())
+        for event in _events(job, plan, summary, days):
+            if event.partition in known:
+                context.log_event(event)
+
+    @dg.job(
+        name=f"{job.name}_replay",
+        description=(
+            f"Replays {job.name} over any output range and says why. Days that lie in the range as a whole count as"
+            " materialised; of a day that lies in it in part an observation is kept."
+        ),
+        executor_def=dg.in_process_executor,
+        tags={"tailrace/job": job.name},
+    )
+    def replay() -> None:
+        replay_range()
+
+    return replay
+
+
+def _output(from_: str | None, to: str | None) -> OutputRange:
+    ends = []
+    for name, text in (("from", from_), ("to", to)):
+        try:
+            ends.append(None if text is None else parse_instant(text))
+        except ValueError as error:
+            raise UsageError(str(error), key=name) from None
+    output = OutputRange(*ends)
+    if output.from_us is not None and output.to_us is not None and output.from_us >= output.to_us:
+        raise UsageError("'from' must lie before 'to': the range is half-open", key="from")
+    return output
+
+
+def _events(
+    job: Job, plan: Plan, summary: RunSummary, days: dict[date, WrittenDay]
+) -> Iterator[dg.AssetMaterialization | dg.AssetObservation]:
+    """What the run did to each day it holds, as asset events with the metadata that partitions have."""
+    tags = {"dagster/data_version": summary.output_fingerprint, "dagster/code_version": job.fingerprint}
+    for key in (windows_key(job.name), verdicts_key(job.name)):
+        for partition, part, whole in _touched(plan.output, days):
+            about = of_run(summary) | of_day(
+                job, part, days[date.fromisoformat(partition)], windows=key == windows_key(job.name)
+            )
+            if whole:
+                yield dg.AssetMaterialization(key, partition=partition, metadata=about, tags=tags)
+            else:
+                yield dg.AssetObservation(key, partition=partition, metadata=about)
+
+
+def _touched(output: OutputRange, days: dict[date, WrittenDay]) -> Iterator[tuple[str, OutputRange, bool]]:
+    """Days of the range with the part of it in them, and whether that is the whole day. Open ends end with the log."""
+    if not days:
+        return
+    first_us = parse_instant(key_of(min(days)))
+    last_us = parse_instant(key_of(max(days))) + DAY
+    closed = OutputRange(
+        first_us if output.from_us is None else output.from_us, last_us if output.to_us is None else output.to_us
+    )
+    for partition, part in days_in(closed):
+        if date.fromisoformat(partition) in days:
+            assert part.from_us is not None
+            assert part.to_us is not None
+            yield partition, part, part.to_us - part.from_us == DAY

@@ -1,0 +1,1 @@
+"""What must hold of the tables: arrival order, one fate for every event."""
