@@ -177,7 +177,7 @@ def test_another_batch_committed_meanwhile_makes_the_records_be_judged_anew(
     _ingest(tmp_path, record(1))
     other = lines(tmp_path / "other.jsonl", record(2), record(3))
     plain_read = module._Batch.read
-    disturbed = []
+    disturbed: list[bool] = []
 
     def read(self: Any, path: Path) -> None:
         plain_read(self, path)
@@ -293,7 +293,7 @@ def test_parquet_values_are_taken_where_they_fit_and_rows_are_counted_from_1(tmp
 
 def test_a_parquet_file_that_lacks_a_column_is_refused_as_a_whole(tmp_path: Path) -> None:
     with pytest.raises(DataRefused, match="lacks the column 'n'"):
-        _parquet(tmp_path, n=None)  # type: ignore[arg-type]
+        _parquet(tmp_path, n=None)
 
 
 def test_gzipped_files_are_read_and_damaged_ones_write_nothing(tmp_path: Path) -> None:

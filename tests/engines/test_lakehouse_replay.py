@@ -1,0 +1,276 @@
+"""Replay into real Delta tables: exactly the range, idempotent, nothing half-written."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import random
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipelines.core.errors import EnvironmentUnfit, UsageError
+from pipelines.core.model import EVERYTHING, Job, OutputRange
+from pipelines.core.plan import ReadTable
+from pipelines.core.readrange import ReadRange
+from pipelines.core.time import parse_instant
+from pipelines.job.load import parse_job
+from pipelines.lakehouse import runs
+from pipelines.lakehouse.ingest import ingest
+from pipelines.lakehouse.root import Lakehouse
+from pipelines.lakehouse.show import plain_rows, rows_of
+from pipelines.replay import RunSummary, replay
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+T = parse_instant
+
+
+def _job(aggregates: str = 'cars: "count(*)", mean: "avg(n)"', keep: str = "exceptions") -> Job:
+    return parse_job(
+        f"""
+tailrace: 1
+job: cars
+profile: stream_analytics
+inputs: {{cars: {{columns: "at TIMESTAMP, booth STRING, n INT", timestamp_by: at}}}}
+ordering: {{late_arrival: 20m, out_of_order: 1m, action: adjust}}
+query: {{from: cars, group_by: [booth], window: {{tumbling: {{size: 1h}}}}, aggregates: {{{aggregates}}}}}
+keep_verdicts: {keep}
+"""
+    )
+
+
+JOB = _job()
+
+
+def _records(hours: int, first: int = 0) -> list[dict[str, Any]]:
+    rng = random.Random(7)
+    start = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    records = []
+    for sequence in range(first, first + hours * 4):
+        arrival = start + dt.timedelta(minutes=15 * sequence, microseconds=sequence * 7)
+        at = arrival - dt.timedelta(minutes=rng.choice([0, 0, 0, 10, 19, 40]))
+        record = {"arrival_time": arrival.isoformat(), "input_partition": sequence % 2, "sequence": sequence}
+        records.append({**record, "at": at.isoformat(), "booth": rng.choice("ab"), "n": sequence})
+    return records
+
+
+def _ingest(house: Path, records: list[dict[str, Any]]) -> None:
+    file = house.parent / f"{house.name}.jsonl"
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    assert ingest(JOB, "cars", [file], house).quarantined == 0
+
+
+def _rows(house: Path, table: str, job: Job = JOB) -> list[dict[str, Any]]:
+    rows = rows_of(job, table, house)
+    return [] if rows is None else plain_rows(rows)
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lakehouse with an arrival log of three days and no results."""
+    house = tmp_path_factory.mktemp("loaded") / "house"
+    _ingest(house, _records(72))
+    return house
+
+
+@pytest.fixture(scope="module")
+def whole(spark: SparkSession, loaded: Path) -> tuple[Path, RunSummary]:
+    """The same after a replay of everything."""
+    house = loaded.parent / "whole"
+    shutil.copytree(loaded, house)
+    return house, replay(JOB, EVERYTHING, house, spark=spark, reason="first")
+
+
+def test_a_replay_tells_what_it_did_and_the_ledger_agrees(whole: tuple[Path, RunSummary]) -> None:
+    house, summary = whole
+    verdicts, windows = _rows(house, "verdicts"), _rows(house, "windows")
+    assert summary.events == 288
+    assert summary.counts_by_verdict["accepted"] > 0
+    assert summary.counts_by_verdict["adjusted"] == len(verdicts)
+    assert Counter(row["verdict"] for row in verdicts) == {"adjusted": len(verdicts)}
+    assert Counter(reason for row in verdicts for reason in row["reasons"]) == summary.counts_by_reason
+    assert sum(row["cars"] for row in windows) == 288
+    assert summary.rows_written == {"verdicts/cars": len(verdicts), "windows/cars": len(windows)}
+    (run,) = runs.runs_of(Lakehouse.at(house), "cars")
+    assert (run["status"], run["reason"], run["output_fingerprint"]) == (
+        "succeeded",
+        "first",
+        summary.output_fingerprint,
+    )
+    assert run["versions_read"] == {"arrivals/cars": 0}
+    assert run["counts_by_verdict"] == summary.counts_by_verdict
+
+
+def test_overlapping_ranges_in_any_order_and_one_twice_give_the_whole(
+    spark: SparkSession, loaded: Path, whole: tuple[Path, RunSummary], tmp_path: Path
+) -> None:
+    house = tmp_path / "house"
+    shutil.copytree(loaded, house)
+    first = OutputRange(None, T("2026-01-02T01:30:00Z"))
+    middle = OutputRange(T("2026-01-01T22:00:00Z"), T("2026-01-03T00:00:00Z"))
+    last = OutputRange(T("2026-01-02T15:00:00.000001Z"), None)
+    fingerprints = [replay(JOB, part, house, spark=spark).output_fingerprint for part in (last, middle, first, middle)]
+    assert fingerprints[1] == fingerprints[3]
+    for table in ("windows", "verdicts"):
+        assert _rows(house, table) == _rows(whole[0], table)
+
+
+def test_the_same_range_again_changes_no_row(
+    spark: SparkSession, whole: tuple[Path, RunSummary], tmp_path: Path
+) -> None:
+    house = tmp_path / "house"
+    shutil.copytree(whole[0], house)
+    again = replay(JOB, EVERYTHING, house, spark=spark)
+    assert again.output_fingerprint == whole[1].output_fingerprint
+    assert _rows(house, "windows") == _rows(whole[0], "windows")
+    assert _rows(house, "verdicts") == _rows(whole[0], "verdicts")
+    assert [run["status"] for run in runs.runs_of(Lakehouse.at(house), "cars")] == ["succeeded", "succeeded"]
+
+
+def test_keeping_all_verdicts_keeps_those_that_simply_count(spark: SparkSession, loaded: Path, tmp_path: Path) -> None:
+    house = tmp_path / "house"
+    shutil.copytree(loaded, house)
+    day = OutputRange(T("2026-01-02T00:00:00Z"), T("2026-01-03T00:00:00Z"))
+    summary = replay(_job(keep="all"), day, house, spark=spark)
+    assert len(_rows(house, "verdicts")) == summary.events == 96
+
+
+def test_an_older_version_of_the_log_gives_what_it_gave_then(
+    spark: SparkSession, whole: tuple[Path, RunSummary], tmp_path: Path
+) -> None:
+    house = tmp_path / "house"
+    shutil.copytree(whole[0], house)
+    _ingest(house, _records(4, first=288))
+    then = replay(JOB, EVERYTHING, house, spark=spark, as_of=0)
+    now = replay(JOB, EVERYTHING, house, spark=spark)
+    assert then.output_fingerprint == whole[1].output_fingerprint
+    assert (then.events, now.events) == (288, 304)
+
+
+def test_a_failure_between_the_two_commits_is_told_and_mended_by_running_again(
+    spark: SparkSession, whole: tuple[Path, RunSummary], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipelines.lakehouse import write
+
+    house = tmp_path / "house"
+    shutil.copytree(whole[0], house)
+    changed = _job('cars: "count(*)", mean: "max(n)"')
+    plain = write.replace_range
+
+    def breaks(frame: Any, place: Any, name: str, *rest: Any) -> int:
+        if name.startswith("windows/"):
+            raise OSError("no space left on device")
+        return plain(frame, place, name, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(write, "replace_range", breaks)
+        with pytest.raises(OSError, match="no space left"):
+            replay(changed, EVERYTHING, house, spark=spark)
+    assert _rows(house, "windows") == _rows(whole[0], "windows")
+    failed = runs.runs_of(Lakehouse.at(house), "cars")[-1]
+    assert (failed["status"], failed["error"]) == ("failed", "no space left on device")
+    assert list(failed["versions_written"]) == ["verdicts/cars"]
+    replay(JOB, EVERYTHING, house, spark=spark)
+    assert _rows(house, "windows") == _rows(whole[0], "windows")
+    assert _rows(house, "verdicts") == _rows(whole[0], "verdicts")
+
+
+def test_a_failure_while_computing_leaves_every_table_as_it_was(
+    spark: SparkSession, whole: tuple[Path, RunSummary], tmp_path: Path
+) -> None:
+    house = tmp_path / "house"
+    shutil.copytree(whole[0], house)
+    for file in (house / "arrivals" / "cars").rglob("*.parquet"):
+        file.write_bytes(b"not parquet any more")
+    with pytest.raises(Exception, match=r"."):
+        replay(JOB, EVERYTHING, house, spark=spark)
+    assert _rows(house, "windows") == _rows(whole[0], "windows")
+    assert _rows(house, "verdicts") == _rows(whole[0], "verdicts")
+    assert runs.runs_of(Lakehouse.at(house), "cars")[-1]["status"] == "failed"
+
+
+def test_other_columns_replace_the_whole_table_but_never_a_part_of_it(
+    spark: SparkSession, whole: tuple[Path, RunSummary], tmp_path: Path
+) -> None:
+    house = tmp_path / "house"
+    shutil.copytree(whole[0], house)
+    other = _job('cars: "count(*)", most: "max(n)"')
+    part = OutputRange(None, T("2026-01-02T00:00:00Z"))
+    with pytest.raises(UsageError, match=r"mean DOUBLE.*replay without --from and --to"):
+        replay(other, part, house, spark=spark)
+    assert _rows(house, "windows") == _rows(whole[0], "windows")
+    replay(other, EVERYTHING, house, spark=spark)
+    assert "most" in _rows(house, "windows", other)[0]
+
+
+def test_a_lakehouse_that_cannot_be_written_is_refused_before_any_work(
+    loaded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = tmp_path / "house"
+    shutil.copytree(loaded, house)
+
+    def refuse(**_: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pipelines.lakehouse.root.tempfile.TemporaryFile", refuse)
+    with pytest.raises(EnvironmentUnfit, match="cannot be written: Permission denied"):
+        replay(JOB, EVERYTHING, house)
+    assert sorted(path.name for path in house.iterdir()) == ["arrivals"]
+
+
+def test_a_read_range_is_exact_to_the_microsecond(spark: SparkSession, tmp_path: Path) -> None:
+    from pipelines.lakehouse.write import read_arrivals
+
+    house = tmp_path / "house"
+    times = [f"2026-01-01T23:59:59.99990{digit}Z" for digit in range(4)] + ["2026-01-02T00:00:00.000001Z"]
+    base = {"input_partition": 0, "at": times[0], "booth": "a", "n": 1}
+    for sequence, time in enumerate(times):
+        # a file each, so that every file's statistics are put to the test
+        _ingest(house, [{**base, "sequence": sequence, "arrival_time": time}])
+    table = ReadTable("cars", "arrivals/cars", 4, 0, 0, None, 0, None, None)
+
+    def sequences(from_: str | None, to: str | None) -> list[int]:
+        read = ReadRange(None if from_ is None else T(from_), None if to is None else T(to), "")
+        rows = read_arrivals(spark, Lakehouse.at(house), table, JOB.inputs[0], read).collect()
+        return sorted(row["sequence"] for row in rows)
+
+    assert sequences(times[1], times[2]) == [1, 2]
+    assert sequences(None, times[3]) == [0, 1, 2, 3]
+    assert sequences(times[3], None) == [3, 4]
+
+
+def test_a_fingerprint_knows_rows_and_their_number_and_nothing_else(spark: SparkSession) -> None:
+    from pipelines.lakehouse.write import fingerprint
+
+    schema = "a STRING, x DOUBLE, l ARRAY<DOUBLE>, m MAP<STRING,INT>"
+    rows: list[tuple[Any, ...]] = [
+        ("a", 0.1, [1.0, None], {"k": 1}),
+        (None, float("nan"), [], None),
+        ("a", None, None, {}),
+    ]
+
+    def of(rows: list[tuple[Any, ...]], pieces: int = 1) -> str:
+        return fingerprint(spark.createDataFrame(rows, schema).repartition(pieces)).fingerprint
+
+    base = of(rows)
+    assert of(rows[::-1], 3) == base
+    frame = spark.createDataFrame(rows, schema).select("m", "x", "l", "a")
+    assert fingerprint(frame).fingerprint == base
+    others = [
+        rows[:2],
+        [*rows, rows[0]],
+        [*rows, rows[0], rows[0]],
+        [("a", 0.1 + 2**-56, [1.0, None], {"k": 1}), *rows[1:]],
+        [("a", 0.1, [None, 1.0], {"k": 1}), *rows[1:]],
+        [("", 0.1, [1.0, None], {"k": 1}), *rows[1:]],
+        [*rows[:2], ("a", None, None, None)],
+        [],
+    ]
+    assert len({base, *map(of, others)}) == len(others) + 1

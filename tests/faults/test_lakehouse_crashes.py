@@ -1,0 +1,125 @@
+"""Processes that are killed at the worst moment: nothing is lost, nothing is doubled, and the next run says so."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.core.model import EVERYTHING
+from pipelines.job.load import parse_job
+from pipelines.lakehouse import runs
+from pipelines.lakehouse.ingest import ingest
+from pipelines.lakehouse.root import Lakehouse
+from pipelines.lakehouse.show import plain_rows, rows_of
+
+JOB_TEXT = """
+tailrace: 1
+job: cars
+profile: stream_analytics
+inputs: {cars: {columns: "at TIMESTAMP, booth STRING", timestamp_by: at}}
+query: {from: cars, group_by: [booth], window: {tumbling: {size: 1h}}, aggregates: {cars: "count(*)"}}
+keep_verdicts: all
+"""
+JOB = parse_job(JOB_TEXT)
+
+_KILLED_INGEST = """
+import os, signal, sys
+from pathlib import Path
+from pipelines.job.load import parse_job
+from pipelines.lakehouse import ingest as module
+
+def die(self, house):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+module._Batch._write_arrivals = die
+module.ingest(parse_job(Path(sys.argv[1]).read_text()), "cars", [sys.argv[2]], sys.argv[3])
+"""
+_KILLED_REPLAY = """
+import os, signal, sys
+from pathlib import Path
+from pipelines.core.model import EVERYTHING
+from pipelines.job.load import parse_job
+from pipelines.lakehouse import write
+from pipelines.replay import replay
+
+plain = write.replace_range
+
+def die(frame, house, name, *rest):
+    if name.startswith("windows/"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return plain(frame, house, name, *rest)
+
+write.replace_range = die
+replay(parse_job(Path(sys.argv[1]).read_text()), EVERYTHING, sys.argv[3])
+"""
+
+
+def _killed(script: str, tmp_path: Path, file: Path) -> None:
+    job = tmp_path / "cars.yaml"
+    job.write_text(JOB_TEXT)
+    arguments = [sys.executable, "-c", script, str(job), str(file), str(tmp_path / "house")]
+    ended = subprocess.run(arguments, capture_output=True, timeout=300, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
+
+
+def _file(path: Path, *sequences: int) -> Path:
+    time = "2026-01-01T12:00:00Z"
+    base = {"arrival_time": time, "input_partition": 0, "at": time, "booth": "a"}
+    path.write_text("".join(json.dumps({**base, "sequence": sequence}) + "\n" for sequence in sequences) + "bad\n")
+    return path
+
+
+def _rows(tmp_path: Path, table: str) -> list[dict[str, Any]]:
+    rows = rows_of(JOB, table, tmp_path / "house")
+    return [] if rows is None else plain_rows(rows)
+
+
+def test_an_ingest_killed_between_its_two_tables_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    file = _file(tmp_path / "one.jsonl", 1, 2, 3)
+    _killed(_KILLED_INGEST, tmp_path, file)
+    assert _rows(tmp_path, "arrivals") == []
+    # what came in between decides anew what fits: sequence 3 is taken already
+    ingest(JOB, "cars", [_file(tmp_path / "two.jsonl", 3)], tmp_path / "house")
+    summary = ingest(JOB, "cars", [file], tmp_path / "house")
+    assert not summary.already_ingested
+    assert (summary.appended, summary.quarantined) == (0, 4)
+    mine = [row["position"] for row in _rows(tmp_path, "quarantine") if row["batch_id"] == summary.batch_id]
+    assert mine == [1, 2, 3, 4]
+    assert [row["sequence"] for row in _rows(tmp_path, "arrivals")] == [3]
+    assert ingest(JOB, "cars", [file], tmp_path / "house").already_ingested
+
+
+def test_what_a_killed_attempt_quarantined_is_taken_back_if_it_fits_now(tmp_path: Path) -> None:
+    file = tmp_path / "good.jsonl"
+    file.write_text(_file(tmp_path / "x.jsonl", 1).read_text().removesuffix("bad\n"))
+    _killed(_KILLED_INGEST, tmp_path, _file(tmp_path / "one.jsonl", 5))
+    killed = {row["batch_id"] for row in _rows(tmp_path, "quarantine")}
+    (batch_id,) = killed
+    assert ingest(JOB, "cars", [file], tmp_path / "house", batch=batch_id).quarantined == 0
+    assert _rows(tmp_path, "quarantine") == []
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_replay_killed_between_its_two_tables_is_recognised_and_mended(tmp_path: Path) -> None:
+    from pipelines.replay import replay
+
+    file = _file(tmp_path / "one.jsonl", 1, 2, 3)
+    ingest(JOB, "cars", [file], tmp_path / "house")
+    _killed(_KILLED_REPLAY, tmp_path, file)
+    assert len(_rows(tmp_path, "verdicts")) == 3
+    assert _rows(tmp_path, "windows") == []
+    assert [run["status"] for run in _rows(tmp_path, "runs")] == ["running"]
+    replay(JOB, EVERYTHING, tmp_path / "house")
+    assert len(_rows(tmp_path, "verdicts")) == 3
+    assert len(_rows(tmp_path, "windows")) == 1
+    assert [run["status"] for run in runs.runs_of(Lakehouse.at(tmp_path / "house"), "cars")] == [
+        "abandoned",
+        "succeeded",
+    ]
