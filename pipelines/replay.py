@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 
-STEPS = 4
+STEPS = 5
 """How often :func:`replay` calls ``progress``."""
 
 
@@ -159,6 +159,7 @@ class _Run:
         self.rows_written: dict[str, int] = {}
         self.versions_written: dict[str, int] = {}
         self.output_fingerprint = ""
+        self._expected: Counter[str] = Counter()
         self.engine = _versions()
 
     def facts(self) -> dict[str, Any]:
@@ -179,6 +180,7 @@ class _Run:
 
         spark = spark or session()
         self.engine["java"] = _java_version(spark)
+        self.tell("reading the logs")
         frames = self._decide(spark)
         kept = {name: self._kept(name, frame) for name, frame in frames.items()}
         layouts = dict(result_tables(self.job))
@@ -213,6 +215,10 @@ class _Run:
         frames[windows_table(self.job)] = result.windows
         return frames
 
+    def _is_kept(self, verdict: str, reasons: list[str]) -> bool:
+        """Whether the verdicts table keeps such a row; :meth:`_kept` says the same in SQL."""
+        return self.job.keep_verdicts == "all" or not (verdict == "accepted" and not reasons)
+
     def _kept(self, name: str, frame: DataFrame) -> DataFrame:
         if name == verdicts_table(self.job) and self.job.keep_verdicts == "exceptions":
             return frame.filter("NOT (verdict = 'accepted' AND size(reasons) = 0)")
@@ -227,12 +233,15 @@ class _Run:
         for row in frames[verdicts_table(self.job)].groupBy("verdict", "reasons").count().collect():
             verdicts[row["verdict"]] += row["count"]
             reasons.update(dict.fromkeys(row["reasons"], row["count"]))
+            if self._is_kept(row["verdict"], row["reasons"]):
+                self._expected[verdicts_table(self.job)] += row["count"]
         self.counts_by_verdict = {name: verdicts[name] for name in sorted(verdicts)}
         self.counts_by_reason = {name: reasons[name] for name in REASONS if reasons[name]}
         windows = fingerprint(frames[windows_table(self.job)])
         self.output_fingerprint = windows.fingerprint
-        self._expected = {name: frame.count() for name, frame in kept.items() if name != windows_table(self.job)}
         self._expected[windows_table(self.job)] = windows.rows
+        if dead_letters_table(self.job) in kept:
+            self._expected[dead_letters_table(self.job)] = kept[dead_letters_table(self.job)].count()
 
     def _write(self, name: str, frame: DataFrame) -> None:
         from pipelines.lakehouse.write import replace_range

@@ -71,7 +71,8 @@ def replace_range(
     Delta refuses the commit if a row of ``frame`` lies outside the range. An open range replaces the table, columns
     included.
     """
-    laid_out = frame.repartitionByRange(layout.day, layout.time).sortWithinPartitions(layout.day, layout.time)
+    # a day in few files, and a big day in several: balanced by Spark as it runs, without a pass to sample
+    laid_out = frame.hint("rebalance", layout.day).sortWithinPartitions(layout.day, layout.time)
     writer = laid_out.write.format("delta").mode("overwrite").partitionBy(layout.day)
     writer = writer.option("userMetadata", json.dumps(dict(metadata)))
     condition = layout.condition(output)

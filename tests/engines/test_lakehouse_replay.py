@@ -27,7 +27,11 @@ from pipelines.replay import RunSummary, replay
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [
+    pytest.mark.spark,
+    # the gateway to the JVM leaves its sockets to the garbage collector
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+]
 
 T = parse_instant
 

@@ -106,6 +106,7 @@ def test_what_a_killed_attempt_quarantined_is_taken_back_if_it_fits_now(tmp_path
 
 
 @pytest.mark.spark
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 @pytest.mark.slow
 def test_a_replay_killed_between_its_two_tables_is_recognised_and_mended(tmp_path: Path) -> None:
     from pipelines.replay import replay
