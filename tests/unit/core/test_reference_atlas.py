@@ -339,3 +339,15 @@ def test_a_document_that_where_removes_never_joins_a_session():
     ]
     outcome = run(atlas_job(SESSION, "{allowed_lateness: 1h}", end="flush", where="where: fine, "), rows)
     assert counts(outcome, "n") == [("12:00", "12:05", 1), ("12:08", "12:13", 1)]
+
+
+def test_an_open_session_does_not_take_a_document_exactly_a_gap_after_it():
+    rows = log(("12:00", "12:00"), ("12:05", "12:05"))
+    outcome = run(atlas_job(SESSION, "{allowed_lateness: 1h}", end="flush"), rows)
+    assert counts(outcome, "n") == [("12:00", "12:05", 1), ("12:05", "12:10", 1)]
+
+
+@pytest.mark.parametrize(("time", "verdict"), [("12:05", "dropped"), ("12:05:00.000001", "accepted")])
+def test_an_open_session_takes_an_older_document_that_is_less_than_a_gap_before_it(time, verdict):
+    rows = log(("12:10", "12:10"), (time, "12:11"))
+    assert run(atlas_job(SESSION, "{allowed_lateness: 1h}"), rows).fates[1].verdict == verdict

@@ -345,3 +345,18 @@ def test_hold_with_substreams_lets_each_go_ahead_alone():
         event("12:07", 2, device="a", at=at("12:07"), fine=True),
     ]
     assert [row.values["device"] for row in run(held, log).windows] == ["a"]
+
+
+def test_hold_without_timestamp_by_waits_for_arrivals_and_no_tolerance():
+    held = job(
+        """
+profile: stream_analytics
+inputs: {events: {columns: "device STRING"}}
+ordering: {out_of_order: 9m}
+query: {from: events, window: {tumbling: {size: 5m}}, aggregates: {n: "count(*)"}}
+end_of_log: hold
+"""
+    )
+    assert run(held, [event("12:04", 0, device="a"), event("12:05", 1, device="a")]).windows == ()
+    later = [event("12:04", 0, device="a"), event("12:05:00.000001", 1, device="a")]
+    assert counts(run(held, later), "n") == [("12:00", "12:05", 1)]

@@ -258,3 +258,16 @@ def test_the_output_range_cuts_fates_by_arrival_and_windows_by_end():
     outcome = run(windowed("{tumbling: {size: 5m}}"), rows, OutputRange(at("12:06"), at("12:15")))
     assert [fate.sequence for fate in outcome.fates] == [1, 2, 3]
     assert [clock(row.window_end_us) for row in outcome.windows] == ["12:10"]
+
+
+def test_pairs_of_equal_time_come_in_the_order_in_which_the_later_event_arrived():
+    rows = [
+        event("17:00", 0, 1, input="outs", plate="p", at=at("12:05"), toll=1),
+        event("17:01", 0, 2, input="outs", plate="p", at=at("12:05"), toll=2),
+        event("17:02", 0, input="ins", plate="p", at=at("12:00")),
+        event("17:03", 1, input="ins", plate="p", at=at("12:01")),
+        event("17:04", 1, 1, input="outs", plate="p", at=at("12:05"), toll=3),
+    ]
+    body = JOINED.format(kind="inner", low=0, high=10)
+    (row,) = run(job(body), rows).windows
+    assert row.values["tolls"] == [1, 2, 1, 2, 3, 3]
