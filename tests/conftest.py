@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Warnings are errors, but for one of PySpark's: it leaves the socket of each ``collect`` to the garbage collector."""
+    """Warnings are errors, but for one: PySpark leaves the socket of each ``collect`` to the garbage collector."""
     config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
 
 
