@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pipelines.core.errors import TailraceError
 from pipelines.core.model import Arrival, Fate, Input, Job, OutputRange, WindowRow
 from pipelines.core.readrange import read_range
-from pipelines.core.time import DAY, EPOCH, to_datetime
+from pipelines.core.time import to_datetime
 from pipelines.job.expressions import instant_sql
 from pipelines.transcripts.judge import Outcome, Row, judge
 from pipelines.transcripts.read import Case
@@ -29,6 +29,17 @@ _TINY_PROGRAMS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
 }
+
+
+_LOG_COLUMNS = (
+    ("arrival_time", "timestamp"),
+    ("input_partition", "int"),
+    ("sequence", "bigint"),
+    ("kind", "string"),
+    ("punctuation_time", "timestamp"),
+    ("cause", "string"),
+    ("batch_id", "string"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +137,11 @@ def run_spark(case: Case, session: SparkSession | None = None) -> Outcome:
 def run_batch(job: Job, arrivals: Mapping[str, DataFrame], output: OutputRange) -> Outcome:
     """What the batch engine gives for ``arrivals``, collected; errors pass through."""
     from pipelines.batch import engine
+    from pipelines.batch.local_rows import local_rows
 
     result = engine.run(job, arrivals, output)
-    verdicts = [_spark_fate(row) for row in _collect(result.verdicts)]
-    windows = [{key: row[key] for key in row if key != "output_date"} for row in _collect(result.windows)]
+    verdicts = [_spark_fate(row) for row in local_rows(result.verdicts)]
+    windows = [{key: row[key] for key in row if key != "output_date"} for row in local_rows(result.windows)]
     return Outcome(tuple(verdicts), tuple(windows))
 
 
@@ -162,17 +174,6 @@ def _spark_fate(row: Mapping[str, Any]) -> Row:
     return renamed
 
 
-def _collect(frame: DataFrame) -> list[dict[str, Any]]:
-    """Rows with instants as microseconds: Spark converts, so no zone of this process can touch them."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    from pipelines.batch.row_expressions import micros, plain_value
-
-    columns = [micros(F.col(f"`{field.name}`"), field.dataType).alias(field.name) for field in frame.schema.fields]
-    rows = frame.select(*columns).collect()
-    return [{name: plain_value(value) for name, value in row.asDict().items()} for row in rows]
-
-
 def arrival_frames(spark: SparkSession, job: Job, arrivals: Sequence[Arrival]) -> dict[str, DataFrame]:
     """Each input's arrivals as a DataFrame with the columns of table ``arrivals/<input>``."""
     return {part.name: arrival_frame(spark, part, arrivals) for part in job.inputs}
@@ -180,27 +181,22 @@ def arrival_frames(spark: SparkSession, job: Job, arrivals: Sequence[Arrival]) -
 
 def arrival_frame(spark: SparkSession, part: Input, arrivals: Sequence[Arrival]) -> DataFrame:
     """The arrivals of one input; ``arrival_date`` is the UTC date of ``arrival_time``."""
-    from pipelines.batch.row_expressions import to_spark
+    from pipelines.batch.local_rows import local_frame
 
-    payload = ", ".join(f"`{column.name}` {column.type}" for column in part.columns)
-    schema = (
-        "arrival_time TIMESTAMP, input_partition INT, sequence BIGINT, kind STRING, punctuation_time TIMESTAMP,"
-        f" cause STRING, batch_id STRING, {payload}, arrival_date DATE"
-    )
-    converters = [to_spark(column.type) for column in part.columns]
+    columns = [*_LOG_COLUMNS, *((column.name, column.type) for column in part.columns), ("arrival_date", "date")]
     rows = [
         (
-            to_datetime(row.arrival_time_us),
+            row.arrival_time_us,
             row.input_partition,
             row.sequence,
             "event" if row.punctuation_us is None else "punctuation",
-            None if row.punctuation_us is None else to_datetime(row.punctuation_us),
+            row.punctuation_us,
             row.cause,
             "transcript",
-            *(convert(row.payload.get(column.name)) for convert, column in zip(converters, part.columns, strict=True)),
-            (EPOCH + (row.arrival_time_us // DAY) * (to_datetime(DAY) - EPOCH)).date(),
+            *(row.payload.get(column.name) for column in part.columns),
+            to_datetime(row.arrival_time_us).date(),
         )
         for row in arrivals
         if row.input == part.name
     ]
-    return spark.createDataFrame(rows, schema)
+    return local_frame(spark, columns, rows)

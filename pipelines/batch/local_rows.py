@@ -1,0 +1,53 @@
+"""Rows of plain Python to a DataFrame and back, without a Python worker: instants are ``int`` microseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import ArrayType, DataType, StructType, TimestampNTZType, TimestampType
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def local_frame(spark: SparkSession, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[object]]) -> DataFrame:
+    """A DataFrame of ``(name, Spark SQL type)`` columns that lives in the plan itself.
+
+    TIMESTAMP values are ``int`` microseconds, DATE :class:`date`, DECIMAL :class:`Decimal` of the column's scale.
+    """
+    schema = StructType.fromDDL(", ".join(f"`{name}` {kind}" for name, kind in columns))
+    assert isinstance(schema, StructType)
+    arrow = to_arrow_schema(schema)
+    arrays = [pa.array([row[index] for row in rows], field.type) for index, field in enumerate(arrow)]
+    return spark.createDataFrame(pa.Table.from_arrays(arrays, schema=arrow), schema)
+
+
+def local_rows(frame: DataFrame) -> list[dict[str, object]]:
+    """The rows of ``frame``, collected in one Spark job, in the form that :func:`local_frame` takes."""
+    columns = [micros(F.col(f"`{field.name}`"), field.dataType).alias(field.name) for field in frame.schema.fields]
+    return [{name: _plain(row[name]) for name in frame.columns} for row in frame.select(*columns).collect()]
+
+
+def micros(column: SparkColumn, kind: DataType) -> SparkColumn:
+    """``column`` with instants, also those in arrays, as BIGINT microseconds, so that no local zone can touch them."""
+    if isinstance(kind, TimestampType):
+        return F.unix_micros(column)
+    if isinstance(kind, TimestampNTZType):
+        return F.unix_micros(column.cast("timestamp"))
+    if isinstance(kind, ArrayType) and isinstance(kind.elementType, (TimestampType, TimestampNTZType)):
+        return F.transform(column, lambda item: F.unix_micros(item.cast("timestamp")))
+    return column
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, bytearray):
+        return bytes(value)
+    if isinstance(value, tuple) and hasattr(value, "asDict"):
+        return value.asDict(recursive=True)
+    return value
