@@ -64,21 +64,32 @@ def _write_csv(data: list[dict[str, Any]], names: list[str]) -> None:
 
 
 def _print_table(out: Console, data: list[dict[str, Any]], names: list[str]) -> None:
+    """A grid; on a terminal that is too narrow for it, one block of lines a row."""
+    from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
 
     grid = Table(box=None, pad_edge=False, header_style="bold")
     for name in names:
-        right = all(isinstance(row[name], (int, float)) or row[name] is None for row in data)
-        grid.add_column(
-            name, justify="right" if right and data else "left", overflow="fold", no_wrap=not out.is_terminal
-        )
+        numbers = bool(data) and all(isinstance(row[name], (int, float)) or row[name] is None for row in data)
+        grid.add_column(name, justify="right" if numbers else "left", no_wrap=True)
     for row in data:
         grid.add_row(*[Text(_text(row[name])) for name in names])
-    if not out.is_terminal:
-        # a pipe has no width: every column as wide as its widest value
-        out.width = max(out.width, out.measure(grid, options=out.options.update(max_width=1_000_000)).maximum)
+    needed = Measurement.get(out, out.options.update(max_width=1_000_000), grid).maximum
+    if needed > out.width and out.is_terminal:
+        _print_blocks(out, data, names)
+        return
+    # a pipe has no width: every column as wide as its widest value
+    out.width = max(out.width, needed)
     out.print(grid)
+
+
+def _print_blocks(out: Console, data: list[dict[str, Any]], names: list[str]) -> None:
+    width = max(map(len, names), default=0)
+    for number, row in enumerate(data, start=1):
+        out.print(f"-- {number} of {len(data)}", markup=False)
+        for name in names:
+            out.print(f"{name:<{width}}  {_text(row[name])}".rstrip(), markup=False)
 
 
 def _text(value: Any) -> str:

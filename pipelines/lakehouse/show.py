@@ -78,7 +78,7 @@ def rows_of(
         return None
     if len(names) > 1:
         parts = [(name, _with_input(rows, name.rpartition("/")[2])) for name, rows in parts]
-    rows = pa.concat_tables([rows for _, rows in parts], promote_options="permissive")
+    rows = _together([rows for _, rows in parts])
     if table == "runs":
         rows = rows.filter(pc.field("job") == job.name)
     return in_total_order(rows, layout.order)
@@ -125,6 +125,28 @@ def _bounds(layout: Layout, output: OutputRange, names: Sequence[str]) -> list[p
         if layout.day in names:
             parts.append(day <= pa.scalar((output.to_us - 1) // DAY, pa.int32()).cast(pa.date32()))
     return parts
+
+
+def _together(tables: list[pa.Table]) -> pa.Table:
+    """All rows in one table; a column that two inputs type differently becomes text."""
+    kinds: dict[str, set[str]] = {}
+    for table in tables:
+        for field in table.schema:
+            kinds.setdefault(field.name, set()).add(str(field.type))
+    mixed = [name for name, seen in kinds.items() if len(seen) > 1]
+    as_text = []
+    for table in tables:
+        for name in mixed:
+            if name in table.column_names:
+                place = table.column_names.index(name)
+                texts = [None if value is None else _text(value) for value in _plain_column(table[name])]
+                table = table.set_column(place, name, pa.array(texts, pa.string()))
+        as_text.append(table)
+    return pa.concat_tables(as_text, promote_options="default")
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _with_input(rows: pa.Table, name: str) -> pa.Table:

@@ -17,6 +17,7 @@ from lakehouse_samples import job, lines, record
 from pipelines.core.errors import UsageError
 from pipelines.core.model import OutputRange
 from pipelines.core.time import parse_instant
+from pipelines.job.load import parse_job
 from pipelines.lakehouse.ingest import ingest
 from pipelines.lakehouse.layout import WINDOWS
 from pipelines.lakehouse.show import in_total_order, plain, plain_rows, rows_of, tables_of
@@ -120,6 +121,28 @@ def test_a_table_not_yet_written_is_none_and_one_that_cannot_be_is_an_error(tmp_
 def test_values_are_plain_json_and_lose_nothing(value: Any, shown: Any) -> None:
     assert plain(value) == shown
     json.dumps(plain(value), allow_nan=False)
+
+
+def test_the_logs_of_several_inputs_stand_together_under_their_input_s_name(tmp_path: Path) -> None:
+    both = parse_job(
+        """
+tailrace: 1
+job: gate
+profile: stream_analytics
+inputs:
+  entries: {columns: "at TIMESTAMP, lane INT", timestamp_by: at}
+  exits: {columns: "at TIMESTAMP, lane STRING", timestamp_by: at}
+query:
+  join: {left: entries, right: exits, within: {unit: minute, from: 0, to: 5}}
+  window: {tumbling: {size: 10m}}
+  aggregates: {n: "count(*)"}
+"""
+    )
+    for name, lane in (("entries", 7), ("exits", "b")):
+        ingest(both, name, [lines(tmp_path / f"{name}.jsonl", record(1, lane=lane))], tmp_path / "house")
+    rows = rows_of(both, "arrivals", tmp_path / "house")
+    assert rows is not None
+    assert [(row["input"], row["lane"]) for row in plain_rows(rows)] == [("entries", "7"), ("exits", "b")]
 
 
 def test_equal_rows_alone_tie_in_the_order() -> None:
