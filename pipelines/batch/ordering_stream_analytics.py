@@ -15,10 +15,10 @@ over: an idle watermark never overtakes the arrival it waits for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from pipelines.batch.columns import (
@@ -68,6 +68,7 @@ _MAX_BEFORE_US = "__max_before_us"
 _LATE = "__late"
 _OUT_OF_ORDER = "__out_of_order"
 _REFUSAL = "__refusal"
+_LIMIT_US = "__limit_us"
 
 _NEVER_US = -(2**62)
 """The hold limit of a log in which some partition has no watermark: no window ends before it."""
@@ -91,7 +92,7 @@ def decide(job: Job, inputs: Mapping[str, DataFrame]) -> Decided:
         rows = rows.filter(condition(rows, query.where, "query.where"))
     members = windowed(rows, query.window, query.group_by)
     if job.end_of_log == "hold":
-        members = members.filter(F.col(WINDOW_END_US) < F.col(HOLD_US))
+        members = _passed(job, members)
     return Decided(verdicts, members.select(*WINDOW, SYSTEM_US, *ARRIVAL_ORDER, *payload))
 
 
@@ -165,45 +166,55 @@ def _policy(job: Job, source: Input) -> StreamAnalyticsOrdering:
 
 
 def _with_hold(job: Job, ordered: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
-    """The inputs that the query reads with HOLD_US: the least ``M - O`` over the query's partitions at the log's end.
+    """The inputs that the query reads with HOLD_US: the least ``M - O`` over the query's timelines at the log's end.
 
-    With ``over`` it is the event's own timeline's. The column is null where the job flushes and nobody asks.
+    With ``over``, timelines that differ from the row in a group key do not count: each substream goes ahead alone.
+    In a join each side brings its own limit. The column is null where the job flushes and nobody asks.
     """
     join = job.query.join
     names = (join.left, join.right) if join is not None else job.query.sources
     if job.end_of_log == "flush":
         return {name: ordered[name].withColumn(HOLD_US, F.lit(None).cast("bigint")) for name in names}
-    merged = [name for name in names if not job.input(name).over]
-    limit = _least_over_partitions(job, {name: ordered[name] for name in merged}) if merged else None
     held = {}
     for name in names:
-        if limit is not None and name in merged:
-            held[name] = ordered[name].crossJoin(F.broadcast(limit))
-        else:
-            held[name] = _with_own_limit(job, name, ordered[name])
+        frame = ordered[name].withColumn(HOLD_US, F.lit(None).cast("bigint"))
+        for other in names if join is None else (name,):
+            frame = _with_limit(frame, *_limit(job, other, ordered[other]))
+        held[name] = frame
     return held
 
 
-def _least_over_partitions(job: Job, ordered: Mapping[str, DataFrame]) -> DataFrame:
-    """One row with HOLD_US; a partition without a watermark holds everything back."""
-    reached = []
-    for name, frame in ordered.items():
-        partitions = frame.select(PARTITION, _TIME_US)
-        declared = job.input(name).partitions
-        if declared is not None:
-            all_of_them = frame.sparkSession.range(declared)
-            unheard = all_of_them.select(F.col("id").cast("int").alias(PARTITION), F.lit(None).cast("bigint"))
-            partitions = partitions.union(unheard)
-        latest = F.max(_TIME_US) - _tolerance_us(job, name)
-        reached.append(partitions.groupBy(PARTITION).agg(F.coalesce(latest, F.lit(_NEVER_US)).alias(HOLD_US)))
-    return reduce(DataFrame.union, reached).agg(F.coalesce(F.min(HOLD_US), F.lit(_NEVER_US)).alias(HOLD_US))
+def _limit(job: Job, name: str, frame: DataFrame) -> tuple[DataFrame, list[str]]:
+    """The least ``M - O`` (_LIMIT_US) over the input's timelines, by the ``over`` columns that are group keys.
+
+    Without ``over``, a partition that is known to exist and has no watermark holds everything back.
+    """
+    source = job.input(name)
+    timelines = frame.groupBy(PARTITION, *source.over).agg(F.max(_TIME_US).alias(_TIME_US))
+    if source.over:
+        heard = timelines.filter(F.col(_TIME_US).isNotNull())
+    else:
+        heard = timelines.unionByName(_declared(frame, source)).groupBy(PARTITION).agg(F.max(_TIME_US).alias(_TIME_US))
+    qualified = "" if job.query.join is None else f"{name}."
+    grouped = {column.lower() for column in job.query.group_by}
+    shared = [column for column in source.over if f"{qualified}{column}".lower() in grouped]
+    reached = F.coalesce(F.col(_TIME_US) - _tolerance_us(job, name), F.lit(_NEVER_US))
+    return heard.groupBy(*shared).agg(F.min(reached).alias(_LIMIT_US)), shared
 
 
-def _with_own_limit(job: Job, name: str, frame: DataFrame) -> DataFrame:
-    keys = [PARTITION, *job.input(name).over]
-    latest = F.max(_TIME_US) - _tolerance_us(job, name)
-    reached = frame.groupBy(*keys).agg(F.coalesce(latest, F.lit(_NEVER_US)).alias(HOLD_US))
-    return frame.join(reached, keys)
+def _declared(frame: DataFrame, source: Input) -> DataFrame:
+    """The partitions that the job file says exist, none of them heard yet."""
+    ids = frame.sparkSession.range(source.partitions or 0)
+    return ids.select(F.col("id").cast("int").alias(PARTITION), F.lit(None).cast("bigint").alias(_TIME_US))
+
+
+def _with_limit(frame: DataFrame, limit: DataFrame, shared: Sequence[str]) -> DataFrame:
+    """``frame`` with HOLD_US lowered to the limit of its row; a row that no timeline agrees with is not held."""
+    joined_limit = (
+        frame.join(F.broadcast(limit), list(shared), "left") if shared else frame.crossJoin(F.broadcast(limit))
+    )
+    # least passes over nulls
+    return joined_limit.withColumn(HOLD_US, F.least(F.col(HOLD_US), F.col(_LIMIT_US))).drop(_LIMIT_US)
 
 
 def _tolerance_us(job: Job, name: str) -> int:

@@ -339,3 +339,17 @@ def test_hold_over_a_key_asks_each_timeline_for_itself(spark: SparkSession) -> N
         {"device": "a", "at": "12:08", "arrival": "12:08"},
     ]
     assert windows(spark, job, rows) == [("12:00", "12:05", "a", 1)]
+
+
+def test_a_result_that_several_timelines_feed_waits_for_the_slowest_and_never_comes_in_part(
+    spark: SparkSession,
+) -> None:
+    job = cars(over="[device]", end_of_log="hold")
+    rows = [
+        {"device": "a", "at": "12:01", "arrival": "12:01"},
+        {"device": "b", "at": "12:01", "arrival": "12:01"},
+        {"device": "a", "at": "12:08", "arrival": "12:08"},
+    ]
+    assert windows(spark, job, rows) == []
+    passed = [*rows, {"device": "b", "at": "12:08", "arrival": "12:09"}]
+    assert windows(spark, job, passed) == [("12:00", "12:05", 2)]
