@@ -132,7 +132,9 @@ def _as_a_whole(values: Sequence[Any], kind: pa.DataType) -> pa.Array | None:
             return _doubles(values, kinds, kind)
         if kind.equals(TIMESTAMP) and kinds == {str}:
             text = pa.array(values, pa.string())
-            return _canonical_instants(text) if _all_match(text, _CANONICAL_INSTANT) else None
+            instants = _canonical_instants(text) if _all_match(text, _CANONICAL_INSTANT) else None
+            # Arrow knows a year 0, which tables cannot hold
+            return instants if instants is not None and not _before_year_1(instants) else None
     except (pa.ArrowException, OverflowError, ValueError):
         return None
     return None
@@ -160,6 +162,10 @@ def _doubles(values: Sequence[Any], kinds: set[type], kind: pa.DataType) -> pa.A
 
 def _canonical_instants(text: pa.Array) -> pa.Array:
     return pc.utf8_rtrim(text, "Z").cast(pa.timestamp("us")).cast(pa.int64()).cast(TIMESTAMP)
+
+
+def _before_year_1(instants: pa.Array) -> bool:
+    return bool(pc.any(pc.less(instants.cast(pa.int64()), MIN_INSTANT_US)).as_py())
 
 
 def _all_match(text: pa.Array, pattern: str) -> bool:
