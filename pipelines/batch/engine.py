@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from pipelines.batch import ordering_atlas, ordering_stream_analytics, ordering_stream_insight
+from pipelines.batch.aggregates import aggregate
 from pipelines.batch.columns import (
     ARRIVAL_US,
     EVENT_US,
@@ -30,12 +31,12 @@ from pipelines.batch.normalise import normalise
 from pipelines.core.errors import UsageError
 from pipelines.core.model import EVERYTHING, Job, OutputRange, output_name
 
-_PROFILES = {
-    "stream_analytics": "pipelines.batch.ordering_stream_analytics",
-    "atlas": "pipelines.batch.ordering_atlas",
-    "stream_insight": "pipelines.batch.ordering_stream_insight",
+_DECIDE: dict[str, Callable[[Job, Mapping[str, DataFrame]], Decided]] = {
+    "stream_analytics": ordering_stream_analytics.decide,
+    "atlas": ordering_atlas.decide,
+    "stream_insight": ordering_stream_insight.decide,
 }
-"""The module of each profile; its ``decide(job, inputs)`` takes normalised DataFrames by input name."""
+"""What each profile decides over normalised DataFrames by input name."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,6 @@ def run(job: Job, arrivals: Mapping[str, DataFrame], output: OutputRange = EVERY
     Half-open ``output`` acts on ``window_end`` and on the arrival time of verdicts and dead letters; the caller sees
     to it that ``arrivals`` holds what makes that range exact. Raises :class:`UsageError` if an input is missing.
     """
-    from pipelines.batch.aggregates import aggregate
-
     decided = decide(job, _normalised(job, arrivals))
     members = decided.members.filter(_within(WINDOW_END_US, output))
     return Result(
@@ -72,9 +71,7 @@ def run(job: Job, arrivals: Mapping[str, DataFrame], output: OutputRange = EVERY
 
 def decide(job: Job, inputs: Mapping[str, DataFrame]) -> Decided:
     """What the job's profile decides over normalised inputs."""
-    module = importlib.import_module(_PROFILES[job.profile])
-    decided: Decided = module.decide(job, inputs)
-    return decided
+    return _DECIDE[job.profile](job, inputs)
 
 
 def _normalised(job: Job, arrivals: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
