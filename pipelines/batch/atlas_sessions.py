@@ -29,30 +29,41 @@ _COMPONENT = "__component_us"
 _CHUNK = "__chunk"
 _POSITION = "__position"
 _SESSION = "__session"
+_COUNTS = "__counts"
 _WALKED = "__walked"
 _ROW = "__row"
 
 
-def with_sessions(events: DataFrame, window: Session, at: str) -> DataFrame:
-    """Each event with WINDOW_START_US and WINDOW_END_US of its session; both null where the event is late.
+IS_LATE = "__is_late"
+
+
+def with_sessions(events: DataFrame, window: Session, at: str, counts: Column) -> DataFrame:
+    """Each event with IS_LATE, and with WINDOW_START_US and WINDOW_END_US of its session, null where it is in none.
 
     ``events`` has WATERMARK_US and CLOSED_US as they stood before each arrived; column ``at`` is the time that counts,
-    never null. The bounds are final ones: of the session as it closed, or as it stands at the end of the log.
+    never null. An event for which ``counts`` is false is judged like any other, but is in no session and holds none
+    together. The bounds are final ones: of the session as it closed, or as it stands at the end of the log.
     """
     keys = [f"__partition_by_{index}" for index in range(len(window.partition_by))]
     columns = events.columns
     keyed = events.withColumns(
-        {name: F.col(f"`{column}`") for name, column in zip(keys, window.partition_by, strict=True)}
+        {
+            **{name: F.col(f"`{column}`") for name, column in zip(keys, window.partition_by, strict=True)},
+            _COUNTS: counts,
+        }
     )
     chunked = _chunks(keyed, keys, window.timeout_us, at)
-    row = F.struct(*(F.col(f"`{name}`") for name in (*columns, _POSITION)))
+    row = F.struct(*(F.col(f"`{name}`") for name in (*columns, _COUNTS, _POSITION)))
     gathered = chunked.groupBy(*keys, _COMPONENT, _CHUNK).agg(F.collect_list(row).alias("__rows"))
     walked = gathered.select("__rows", _walk(F.col("__rows"), window.timeout_us, at).alias(_WALKED))
     each = walked.select(F.explode("__rows").alias(_ROW), _WALKED)
+    late = F.array_contains(F.col(_WALKED)["late"], F.col(f"{_ROW}.{_POSITION}"))
     found = _session_of(F.col(f"{_ROW}.{at}"), F.col(f"{_ROW}.{_POSITION}"), F.col(_WALKED))
-    assigned = each.select(_ROW, found.alias(_SESSION))
+    inside = F.when(~late & F.col(f"{_ROW}.{_COUNTS}"), found)
+    assigned = each.select(_ROW, late.alias(IS_LATE), inside.alias(_SESSION))
     return assigned.select(
         *(F.col(f"{_ROW}.`{name}`").alias(name) for name in columns),
+        IS_LATE,
         F.col(f"{_SESSION}.first").alias(WINDOW_START_US),
         (F.col(f"{_SESSION}.last") + window.timeout_us).alias(WINDOW_END_US),
     )
@@ -92,6 +103,7 @@ def _walk(rows: Column, gap_us: int, at: str) -> Column:
                 row[at].alias("at"),
                 row[WATERMARK_US].alias("watermark"),
                 row[CLOSED_US].alias("closed"),
+                row[_COUNTS].alias("counts"),
             ),
         )
     )
@@ -128,7 +140,9 @@ def _walk(rows: Column, gap_us: int, at: str) -> Column:
             ),
         )
         return F.struct(
-            F.when(late, others).otherwise(F.concat(others, F.array(grown))).alias("open"),
+            F.when(late | ~event["counts"], F.concat(others, met))
+            .otherwise(F.concat(others, F.array(grown)))
+            .alias("open"),
             done.alias("done"),
             F.when(late, F.concat(state["late"], F.array(event["position"]))).otherwise(state["late"]).alias("late"),
         )
@@ -144,7 +158,7 @@ def _a_session(first: Column, last: Column, closed_by: Column) -> Column:
 
 
 def _session_of(at: Column, position: Column, walked: Column) -> Column:
-    """The session that took the event, null if it was late.
+    """The session that took the event; means nothing for one that was late or does not count.
 
     While two sessions are open they are at least a gap apart. So if several cover the event's time, only the first of
     them to close was there when the event arrived, unless it had closed before.
@@ -164,4 +178,4 @@ def _session_of(at: Column, position: Column, walked: Column) -> Column:
             session["last"].alias("last"),
         ),
     )
-    return F.when(~F.array_contains(walked["late"], position), F.array_min(by_closing))
+    return F.array_min(by_closing)

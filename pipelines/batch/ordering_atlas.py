@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from pipelines.batch.atlas_sessions import with_sessions
+from pipelines.batch.atlas_sessions import IS_LATE, with_sessions
 from pipelines.batch.atlas_watermark import CLOSED_US, closed_at_end, partitions_of, with_watermark
 from pipelines.batch.columns import (
     ARRIVAL_ORDER,
@@ -37,7 +37,9 @@ from pipelines.batch.normalise import condition
 from pipelines.core.model import AtlasOrdering, Grid, Input, Job, Session
 
 LATE_REASON = "Input document arrived late."
-INVALID_TIME_REASON = "Input document has no valid time."
+LATE_OPERATOR = "GroupOperator"
+INVALID_TIME_REASON = "Failed to process input document with error: the timeField expression gives no date"
+INVALID_TIME_OPERATOR = "KafkaConsumerOperator"
 
 _KEPT_US = "__kept_us"
 _COUNTS_AT_US = "__counts_at_us"
@@ -78,7 +80,7 @@ def decide(job: Job, inputs: Mapping[str, DataFrame]) -> Decided:
 
     window = job.query.window
     if isinstance(window, Session):
-        placed = _placed_in_sessions(events, window, by_arrival)
+        placed = _placed_in_sessions(events, window, by_arrival, job.query.where)
     else:
         assert isinstance(window, Grid), "atlas windows are tumbling, hopping or sessions"
         placed = _placed_on_grid(events, window)
@@ -86,7 +88,7 @@ def decide(job: Job, inputs: Mapping[str, DataFrame]) -> Decided:
     return Decided(
         verdicts=decided.select(*_VERDICTS),
         members=_members(decided, at_end, job, source),
-        dead_letters=_dead_letters(decided, source, window),
+        dead_letters=_dead_letters(decided, source),
     )
 
 
@@ -115,31 +117,30 @@ def _placed_on_grid(events: DataFrame, grid: Grid) -> DataFrame:
                 F.filter("__starts_us", lambda start: ~is_closed(start)),
                 lambda start: F.struct(start.alias("start"), (start + grid.size_us).alias("end")),
             ),
-            "__is_late": F.exists("__starts_us", is_closed) & F.forall("__starts_us", is_closed),
+            IS_LATE: F.exists("__starts_us", is_closed) & F.forall("__starts_us", is_closed),
         }
     )
 
 
-def _placed_in_sessions(events: DataFrame, window: Session, by_arrival: bool) -> DataFrame:
+def _placed_in_sessions(events: DataFrame, window: Session, by_arrival: bool, where: str | None) -> DataFrame:
     """The session that each event counts in (_KEPT_US), none for a late one; sessions are never missed in part."""
     valid = events.filter(F.col(EVENT_US).isNotNull())
+    counts = F.lit(True) if where is None else condition(valid, where, "query.where")
     if by_arrival:
         # nothing is late and nothing that fits is closed: sessions are runs of arrivals
         valid = valid.withColumns({"__true_watermark": F.col(WATERMARK_US), WATERMARK_US: F.lit(None).cast("bigint")})
-    taken = with_sessions(valid, window, _COUNTS_AT_US)
+    taken = with_sessions(valid, window, _COUNTS_AT_US, counts)
     if by_arrival:
         taken = taken.withColumn(WATERMARK_US, F.col("__true_watermark")).drop("__true_watermark")
     session = F.struct(F.col(WINDOW_START_US).alias("start"), F.col(WINDOW_END_US).alias("end"))
-    is_late = F.col(WINDOW_START_US).isNull()
     placed = taken.withColumns(
         {
             MISSED_US: _no_instants(),
-            _KEPT_US: F.when(is_late, _no_windows()).otherwise(F.array(session)),
-            "__is_late": is_late,
+            _KEPT_US: F.when(F.col(WINDOW_START_US).isNull(), _no_windows()).otherwise(F.array(session)),
         }
     ).drop(WINDOW_START_US, WINDOW_END_US)
     invalid = events.filter(F.col(EVENT_US).isNull()).withColumns(
-        {MISSED_US: _no_instants(), _KEPT_US: _no_windows(), "__is_late": F.lit(False)}
+        {MISSED_US: _no_instants(), _KEPT_US: _no_windows(), IS_LATE: F.lit(False)}
     )
     return placed.unionByName(invalid)
 
@@ -153,7 +154,7 @@ def _no_windows() -> Column:
 
 
 def _judged(placed: DataFrame) -> DataFrame:
-    invalid, late = F.col(EVENT_US).isNull(), F.col("__is_late")
+    invalid, late = F.col(EVENT_US).isNull(), F.col(IS_LATE)
     partial = F.size(MISSED_US) > 0
     verdict = F.when(invalid | late, "dropped").when(partial, "partial").otherwise("accepted")
     reasons = F.when(invalid, F.array(F.lit("invalid_time"))).when(late | partial, F.array(F.lit("late")))
@@ -187,17 +188,16 @@ def _members(decided: DataFrame, at_end: DataFrame, job: Job, source: Input) -> 
     )
 
 
-def _dead_letters(decided: DataFrame, source: Input, window: Grid | Session) -> DataFrame:
+def _dead_letters(decided: DataFrame, source: Input) -> DataFrame:
     """One row per document that the product would have dead-lettered, in columns of table ``dead_letters/<job>``."""
     invalid = F.col(EVENT_US).isNull()
-    operator = "$sessionWindow" if isinstance(window, Session) else "$group"
     return decided.filter(F.size(REASONS) > 0).select(
         ARRIVAL_US,
         F.timestamp_micros(ARRIVAL_US).alias("arrival_time"),
         F.col(INPUT).alias("input"),
         F.col(PARTITION).alias("input_partition"),
         F.col(SEQUENCE).alias("sequence"),
-        F.when(invalid, "$source").otherwise(operator).alias("operator"),
+        F.when(invalid, INVALID_TIME_OPERATOR).otherwise(LATE_OPERATOR).alias("operator"),
         F.when(invalid, INVALID_TIME_REASON).otherwise(LATE_REASON).alias("reason"),
         F.transform(MISSED_US, F.timestamp_micros).alias("missed_windows"),
         F.to_json(

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from pipelines.batch.columns import (
@@ -92,7 +92,7 @@ def decide(job: Job, inputs: Mapping[str, DataFrame]) -> Decided:
         rows = rows.filter(condition(rows, query.where, "query.where"))
     members = windowed(rows, query.window, query.group_by)
     if job.end_of_log == "hold":
-        members = _passed(job, members)
+        members = members.filter(F.col(WINDOW_END_US) < F.col(HOLD_US))
     return Decided(verdicts, members.select(*WINDOW, SYSTEM_US, *ARRIVAL_ORDER, *payload))
 
 
