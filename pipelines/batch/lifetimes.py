@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, WindowSpec
+from pyspark.sql import Window as Sorted
 from pyspark.sql import functions as F  # noqa: N812
 
 from pipelines.batch.columns import LIFETIME_END_US, SYSTEM_US, WINDOW_END_US, WINDOW_ID, WINDOW_START_US
 from pipelines.batch.normalise import quoted
-from pipelines.batch.stream_insight_scan import count_before
 from pipelines.core.errors import JobFileError
 from pipelines.core.model import Count, Grid, Snapshot, Window
 
@@ -27,6 +27,7 @@ _INDEX = "__index"
 _POINT_US = "__point_us"
 _IS_START = "__is_start"
 _RANK = "__rank"
+_BEYOND_US = "__beyond_us"
 
 
 def lifetime_members(
@@ -106,23 +107,36 @@ def _between_points(lifetimes: DataFrame, group_by: Sequence[str], rule: _PointR
     placed = _join(placed, points, keys, _POINT_US, _POINT_US, {_RANK: "__beyond"})
     first = F.col("__first") - rule.span if rule.starts_only else F.col("__first")
     indexed = _for_each_index(placed, F.greatest(first, F.lit(0)), F.col("__beyond") - 1)
-    numbered = points.filter(_IS_START) if rule.starts_only else points
-    with_start = _join(indexed, numbered, keys, _INDEX, _RANK, {_POINT_US: WINDOW_START_US})
-    with_start = with_start.withColumn(_INDEX, F.col(_INDEX) + rule.span)
-    with_end = _join(with_start, numbered, keys, _INDEX, _RANK, {_POINT_US: WINDOW_END_US})
-    ended = with_end.filter(F.col(WINDOW_END_US) != NEVER_US)
-    ended = ended.withColumn(WINDOW_END_US, F.col(WINDOW_END_US) + rule.beyond_us)
-    return ended.drop(*keys, _POINT_US, "__first", "__beyond", _INDEX)
+    taken = {_POINT_US: WINDOW_START_US, _BEYOND_US: WINDOW_END_US}
+    found = _join(indexed, _windows(points, keys, rule), keys, _INDEX, _RANK, taken)
+    return found.drop(*keys, _POINT_US, "__first", "__beyond", _INDEX)
 
 
 def _numbered_points(lifetimes: DataFrame, keys: Sequence[str], rule: _PointRule) -> DataFrame:
-    """The distinct endpoints of each group with _RANK: how many numbered points of the group lie before each."""
+    """The distinct endpoints of each group with _RANK: how many numbered points of the group lie before each.
+
+    The endpoints of one group, two numbers each, are sorted by one task.
+    """
     start = F.struct(F.col(SYSTEM_US).alias(_POINT_US), F.lit(True).alias(_IS_START))
     end = F.struct(F.col(_POINT_US), F.lit(False).alias(_IS_START))
     points = lifetimes.select(*keys, F.inline(F.array(start, end))).groupBy(*keys, _POINT_US)
     distinct = points.agg(F.max(_IS_START).alias(_IS_START))
-    flag = F.col(_IS_START) if rule.starts_only else F.lit(True)
-    return count_before(distinct, _RANK, flag, keys=keys, along=_POINT_US)
+    numbered = F.col(_IS_START) if rule.starts_only else F.lit(True)
+    earlier = _in_order(keys).rowsBetween(Sorted.unboundedPreceding, -1)
+    before = F.sum(numbered.cast("bigint")).over(earlier)
+    return distinct.withColumn(_RANK, F.coalesce(before, F.lit(0).cast("bigint")))
+
+
+def _windows(points: DataFrame, keys: Sequence[str], rule: _PointRule) -> DataFrame:
+    """The windows of each group: _RANK is their index, _POINT_US their start, _BEYOND_US their end."""
+    numbered = points.filter(_IS_START) if rule.starts_only else points
+    last_us = F.lead(_POINT_US, rule.span).over(_in_order(keys))
+    ended = numbered.withColumn(_BEYOND_US, last_us).filter(F.col(_BEYOND_US) != NEVER_US)
+    return ended.withColumn(_BEYOND_US, F.col(_BEYOND_US) + rule.beyond_us)
+
+
+def _in_order(keys: Sequence[str]) -> WindowSpec:
+    return Sorted.partitionBy(*keys).orderBy(_POINT_US)
 
 
 def _join(

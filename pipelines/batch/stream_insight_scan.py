@@ -54,15 +54,3 @@ def before(
     else:
         total = F.greatest(F.col(_LOCAL), F.col(_CARRY))
     return joined.withColumn(name, total).drop(_BLOCK, _CARRY_BLOCK, _CARRY, _VALUE, _LOCAL)
-
-
-def count_before(frame: DataFrame, name: str, flag: Column, *, keys: Sequence[str], along: str) -> DataFrame:
-    """``frame`` with the number of rows of the same ``keys`` that have ``flag`` and a smaller ``along``.
-
-    ``along`` must be unique within ``keys``. With keys each key's rows go through one task; without, blocks do.
-    """
-    value = F.when(flag, F.lit(1)).otherwise(F.lit(0)).cast("bigint")
-    if not keys:
-        return before(frame, name, value, "sum", along=along, order=[F.col(along)])
-    earlier = Window.partitionBy(*keys).orderBy(along).rowsBetween(Window.unboundedPreceding, -1)
-    return frame.withColumn(name, F.coalesce(F.sum(value).over(earlier), F.lit(0).cast("bigint")))

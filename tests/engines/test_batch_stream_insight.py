@@ -30,7 +30,7 @@ class Played:
 
     fates: dict[tuple[str, int], Fate]
     current: dict[tuple[str, int], int | None]
-    windows: dict[tuple[int, int], list[str]]
+    windows: dict[tuple[int, int], list[str | None]]
 
     def fate(self, position: int, name: str = "a") -> Fate:
         return self.fates[name, position]
@@ -114,7 +114,7 @@ def gather(both: DataFrame) -> Played:
         times = [relative(row[name]) for name in ("__system_us", "__lifetime_end_us", "__watermark_us")]
         fates[key] = (row["__verdict"], row["__reasons"], *times[:2])
         current[key] = times[2]
-    return Played(fates, current, {window: sorted(ids) for window, ids in sorted(windows.items())})
+    return Played(fates, current, {window: sorted(ids, key=str) for window, ids in sorted(windows.items())})
 
 
 def relative(instant_us: int | None) -> int | None:
@@ -274,11 +274,11 @@ def test_a_point_before_the_time_is_dropped_by_adjust_too(spark: SparkSession) -
     assert played.fate(2) == accepted(100, 101)
 
 
-def start(at: int, name: str = "x") -> Row:
+def start(at: int, name: str | None = "x") -> Row:
     return {"id": name, "at": at, "edge": "start"}
 
 
-def end(at: int | None, ends: int | None, name: str = "x") -> Row:
+def end(at: int | None, ends: int | None, name: str | None = "x") -> Row:
     return {"id": name, "at": at, "ends": ends, "edge": "end"}
 
 
@@ -563,7 +563,7 @@ def test_count_windows_span_n_distinct_starts_of_their_group(spark: SparkSession
     assert list(members(spark, Count(1), *lifetimes)) == [(0, 1), (3, 4), (5, 6), (8, 9), (9, 10)]
 
 
-def test_snapshots_and_counts_without_groups_reach_across_scan_blocks(spark: SparkSession) -> None:
+def test_snapshots_and_counts_without_groups_are_formed_over_everything(spark: SparkSession) -> None:
     minute = 60_000_000
     log = points(0, 2 * minute, 5 * minute)
     snapshots = play(spark, "{advance: increasing_start_time}", log, query="from: a, window: {snapshot: {}}")
