@@ -271,12 +271,15 @@ def _integer_result(one: Aggregate, argument: _Argument) -> Column:
 
 
 def _percentile_cont(values: Column, fraction: float) -> Column:
-    """Between the neighbours of position ``(n - 1) * fraction`` in the sorted values; null without values."""
+    """Between the neighbours of position ``(n - 1) * fraction`` in the sorted values; null without values.
+
+    Between equal neighbours lies their value: the weighted sum could miss it by a last bit.
+    """
     position = (F.size(values) - 1).cast("double") * F.lit(fraction)
     low, high = F.floor(position), F.ceil(position)
     below, above = F.get(values, low.cast("int")), F.get(values, high.cast("int"))
     between = (high.cast("double") - position) * below + (position - low.cast("double")) * above
-    return F.when(F.size(values) == 0, F.lit(None).cast("double")).when(low == high, below).otherwise(between)
+    return F.when(F.size(values) == 0, F.lit(None).cast("double")).when(below == above, below).otherwise(between)
 
 
 def _percentile_disc(values: Column, fraction: float) -> Column:

@@ -106,7 +106,10 @@ def _whole(aggregate: Aggregate, values: list[object]) -> list[int]:
 
 def _doubles(aggregate: Aggregate, values: list[object]) -> list[float]:
     numbers = [
-        float(value) for value in values if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
+        # adding zero makes negative zero zero: the two are equal, so which one sorting finds would be chance
+        float(value) + 0.0
+        for value in values
+        if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
     ]
     if len(numbers) != len(values):
         raise _not_numbers(aggregate)
@@ -155,6 +158,10 @@ def _percentile_disc(aggregate: Aggregate, values: list[object]) -> float:
     return next(number for rank, number in enumerate(numbers, 1) if rank / len(numbers) >= share)
 
 
+def _plain_zero(value: object) -> object:
+    return value + 0.0 if isinstance(value, float) else value
+
+
 _POSITIONAL: dict[str, Callable[[Sequence[object]], object]] = {
     "first": lambda values: values[0] if values else None,
     "last": lambda values: values[-1] if values else None,
@@ -162,8 +169,8 @@ _POSITIONAL: dict[str, Callable[[Sequence[object]], object]] = {
 _OVER_VALUES: dict[str, Callable[[Aggregate, list[object]], object]] = {
     "sum": _sum,
     "avg": _avg,
-    "min": lambda _, values: min(values, key=order_key),
-    "max": lambda _, values: max(values, key=order_key),
+    "min": lambda _, values: _plain_zero(min(values, key=order_key)),
+    "max": lambda _, values: _plain_zero(max(values, key=order_key)),
     "stddev_samp": _deviation,
     "stddev_pop": _deviation,
     "var_samp": _variance,
