@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import datetime
 import json
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pipelines.batch.engine import run
-from pipelines.core.time import format_instant, from_datetime, parse_instant, to_datetime
+from pipelines.batch.local_rows import local_frame, local_rows
+from pipelines.core.time import format_instant, parse_instant
 from pipelines.job.load import parse_job
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from pipelines.batch.engine import Result
 
 pytestmark = pytest.mark.spark
 
@@ -31,22 +34,35 @@ query:
 {extra}
 """
 _ARRIVALS = (
-    "at timestamp, k string, arrival_time timestamp, input_partition int, sequence bigint, kind string,"
-    " punctuation_time timestamp"
+    ("at", "timestamp"),
+    ("k", "string"),
+    ("arrival_time", "timestamp"),
+    ("input_partition", "int"),
+    ("sequence", "bigint"),
+    ("kind", "string"),
+    ("punctuation_time", "timestamp"),
 )
 TUMBLING_5M = "{tumbling: {size: 5m}}"
 
 
 class Outcome:
-    """What a run gave, collected: verdicts in order of sequence, windows by start, dead letters."""
+    """What a run gave, computed when asked for: verdicts and dead letters by sequence, windows by start."""
 
-    def __init__(self, result: Any) -> None:
-        self.verdicts = [row.asDict() for row in result.verdicts.collect()]
-        self.verdicts.sort(key=lambda row: row["sequence"])
-        self.windows = [row.asDict() for row in result.windows.collect()]
-        self.windows.sort(key=lambda row: (row["window_start"], row["window_end"], str(row.get("k"))))
-        self.dead_letters = [row.asDict() for row in result.dead_letters.collect()]
-        self.dead_letters.sort(key=lambda row: row["sequence"])
+    def __init__(self, result: Result) -> None:
+        self.result = result
+
+    @cached_property
+    def verdicts(self) -> list[dict[str, Any]]:
+        return _sorted(self.result.verdicts, "sequence")
+
+    @cached_property
+    def windows(self) -> list[dict[str, Any]]:
+        return _sorted(self.result.windows, "window_start", "window_end")
+
+    @cached_property
+    def dead_letters(self) -> list[dict[str, Any]]:
+        assert self.result.dead_letters is not None
+        return _sorted(self.result.dead_letters, "sequence")
 
     def column(self, name: str) -> list[Any]:
         return [row[name] for row in self.verdicts]
@@ -58,17 +74,20 @@ class Outcome:
         return [_clock(value) if value else None for value in self.column("watermark")]
 
 
-def _clock(moment: datetime.datetime) -> str:
-    text = format_instant(from_datetime(moment.replace(tzinfo=datetime.UTC)))
-    return text.removeprefix("2026-01-01T").removesuffix("Z").removesuffix(":00")
+def _sorted(frame: DataFrame, *columns: str) -> list[dict[str, Any]]:
+    return sorted(local_rows(frame), key=lambda row: [row[column] for column in columns])  # type: ignore[type-var]
 
 
-def _instant(clock: str | None) -> datetime.datetime | None:
-    return to_datetime(parse_instant(f"2026-01-01T{clock}Z")) if clock else None
+def _clock(instant_us: int) -> str:
+    return format_instant(instant_us).removeprefix("2026-01-01T").removesuffix("Z").removesuffix(":00")
+
+
+def _instant(clock: str | None) -> int | None:
+    return parse_instant(f"2026-01-01T{clock}Z") if clock else None
 
 
 def _log(spark: SparkSession, rows: list[tuple[Any, ...]]) -> DataFrame:
-    """Rows are (arrival, event time, k, partition) for an event and (arrival, None, P, partition) with P in a list."""
+    """Rows are (arrival, event time, k, partition) for an event and (arrival, None, [P], partition) for P."""
     table = []
     for sequence, (arrival, at, k, *partition) in enumerate(rows):
         part = partition[0] if partition else 0
@@ -76,7 +95,7 @@ def _log(spark: SparkSession, rows: list[tuple[Any, ...]]) -> DataFrame:
         payload = (None, None) if punctuation else (_instant(at), k)
         kind = "punctuation" if punctuation else "event"
         table.append((*payload, _instant(arrival), part, sequence, kind, punctuation))
-    return spark.createDataFrame(table, _ARRIVALS).repartition(3)
+    return local_frame(spark, _ARRIVALS, table)
 
 
 def replay(
@@ -273,13 +292,14 @@ def test_documents_between_two_hops_are_accepted_and_count_nowhere(spark: SparkS
 
 
 def test_a_document_late_for_some_windows_is_partial_and_counts_in_the_others(spark: SparkSession) -> None:
-    rows = [("13:00", "12:00:30", "a"), ("13:00", "12:00:14", "partial"), ("13:00", "12:00:05", "late")]
+    rows = [("13:00", "12:00:29", "a"), ("13:00", "12:00:14", "partial"), ("13:00", "12:00:05", "late")]
     outcome = replay(spark, rows, window="{hopping: {size: 20s, hop: 5s}}")
     assert outcome.column("verdict") == ["accepted", "partial", "dropped"]
     assert outcome.column("reasons") == [[], ["late"], ["late"]]
     missed = [[_clock(start) for start in starts] for starts in outcome.column("missed_windows")]
-    assert missed[1] == ["11:59:55", "12:00", "12:00:05", "12:00:10"][:4]
+    assert missed[1] == ["11:59:55", "12:00", "12:00:05"]
     assert missed[2] == ["11:59:50", "11:59:55", "12:00", "12:00:05"]
+    assert "partial" in {row["window_start"]: row["ks"] for row in outcome.windows}[_instant("12:00:10")]
 
 
 def test_an_offset_moves_the_grid_forward_from_the_epoch(spark: SparkSession) -> None:
@@ -301,11 +321,8 @@ def test_a_pause_of_exactly_the_gap_makes_two_sessions(spark: SparkSession) -> N
 def test_sessions_are_apart_by_partition_value_and_null_is_a_value(spark: SparkSession) -> None:
     rows = [("13:00", "12:00", "a"), ("13:00", "12:01", "b"), ("13:00", "12:02", None), ("13:00", "12:03", "a")]
     outcome = replay(spark, rows, window=SESSION, group_by="k")
-    assert [(row["k"], row["n"], _clock(row["window_end"])) for row in outcome.windows] == [
-        ("a", 2, "12:08"),
-        ("b", 1, "12:06"),
-        (None, 1, "12:07"),
-    ]
+    found = {row["k"]: (row["n"], _clock(row["window_end"])) for row in outcome.windows}
+    assert found == {"a": (2, "12:08"), "b": (1, "12:06"), None: (1, "12:07")}
 
 
 def test_a_document_within_the_gap_of_two_open_sessions_merges_them(spark: SparkSession) -> None:
@@ -353,6 +370,13 @@ def test_sessions_of_processing_time_follow_arrivals(spark: SparkSession) -> Non
     assert outcome.column("verdict") == ["accepted", "accepted", "accepted", "dropped"]
 
 
+def test_a_document_that_where_removes_is_judged_but_holds_no_session_together(spark: SparkSession) -> None:
+    rows = [("13:00", "12:00", "a"), ("13:00", "12:03", "gone"), ("13:00", "12:06", "a"), ("13:00", "11:00", "gone")]
+    outcome = replay(spark, rows, window="{session: {gap: 5m}}", query_extra="  where: \"k = 'a'\"")
+    assert outcome.column("verdict") == ["accepted", "accepted", "accepted", "dropped"]
+    assert outcome.counts() == {"12:00-12:05": 1, "12:06-12:11": 1}
+
+
 # -- dead letters -----------------------------------------------------------------------------------------------------
 
 
@@ -362,5 +386,6 @@ def test_dead_letters_hold_the_document_the_reason_and_the_missed_windows(spark:
     assert late["reason"] == "Input document arrived late."
     assert [_clock(start) for start in late["missed_windows"]] == ["12:00"]
     assert json.loads(late["doc"])["k"] == "b"
+    assert (late["operator"], invalid["operator"]) == ("GroupOperator", "KafkaConsumerOperator")
     assert (late["sequence"], late["input"], late["input_partition"]) == (1, "docs", 0)
     assert (invalid["sequence"], invalid["missed_windows"]) == (2, [])
