@@ -46,7 +46,7 @@ from pipelines.batch.joins import joined
 from pipelines.batch.normalise import condition
 from pipelines.batch.scan import prefix_max
 from pipelines.batch.windows_stream_analytics import windowed
-from pipelines.core.model import Input, Job, StreamAnalyticsOrdering
+from pipelines.core.model import Input, Job, Query, StreamAnalyticsOrdering
 
 _VERDICT_COLUMNS = (
     INPUT,
@@ -169,7 +169,7 @@ def _with_hold(job: Job, ordered: Mapping[str, DataFrame]) -> dict[str, DataFram
     """The inputs that the query reads with HOLD_US: the least ``M - O`` over the query's timelines at the log's end.
 
     With ``over``, timelines that differ from the row in a group key do not count: each substream goes ahead alone.
-    In a join each side brings its own limit. The column is null where the job flushes and nobody asks.
+    The column is null where the job flushes and nobody asks.
     """
     join = job.query.join
     names = (join.left, join.right) if join is not None else job.query.sources
@@ -178,15 +178,16 @@ def _with_hold(job: Job, ordered: Mapping[str, DataFrame]) -> dict[str, DataFram
     held = {}
     for name in names:
         frame = ordered[name].withColumn(HOLD_US, F.lit(None).cast("bigint"))
-        for other in names if join is None else (name,):
-            frame = _with_limit(frame, *_limit(job, other, ordered[other]))
+        for other in names:
+            frame = _with_limit(frame, *_limit(job, other, ordered[other], name))
         held[name] = frame
     return held
 
 
-def _limit(job: Job, name: str, frame: DataFrame) -> tuple[DataFrame, list[str]]:
+def _limit(job: Job, name: str, frame: DataFrame, receiver: str) -> tuple[DataFrame, list[str]]:
     """The least ``M - O`` (_LIMIT_US) over the input's timelines, by the ``over`` columns that are group keys.
 
+    It is meant for rows of input ``receiver``: in a join the other side shares only what the join makes equal.
     Without ``over``, a partition that is known to exist and has no watermark holds everything back.
     """
     source = job.input(name)
@@ -195,11 +196,19 @@ def _limit(job: Job, name: str, frame: DataFrame) -> tuple[DataFrame, list[str]]
         heard = timelines.filter(F.col(_TIME_US).isNotNull())
     else:
         heard = timelines.unionByName(_declared(frame, source)).groupBy(PARTITION).agg(F.max(_TIME_US).alias(_TIME_US))
-    qualified = "" if job.query.join is None else f"{name}."
-    grouped = {column.lower() for column in job.query.group_by}
-    shared = [column for column in source.over if f"{qualified}{column}".lower() in grouped]
+    shared = [column for column in source.over if _is_shared(job.query, column.lower(), name, receiver)]
     reached = F.coalesce(F.col(_TIME_US) - _tolerance_us(job, name), F.lit(_NEVER_US))
     return heard.groupBy(*shared).agg(F.min(reached).alias(_LIMIT_US)), shared
+
+
+def _is_shared(query: Query, column: str, name: str, receiver: str) -> bool:
+    """Do rows of one result agree in the column of input ``name``, and rows of ``receiver`` with it by that name?"""
+    grouped = {key.lower() for key in query.group_by}
+    if query.join is None:
+        return column in grouped
+    if column in {key.lower() for key in query.join.on}:
+        return bool({f"{query.join.left}.{column}", f"{query.join.right}.{column}"} & grouped)
+    return name == receiver and f"{name}.{column}" in grouped
 
 
 def _declared(frame: DataFrame, source: Input) -> DataFrame:

@@ -146,6 +146,20 @@ def test_a_join_waits_for_both_inputs_when_the_log_ends(spark: SparkSession) -> 
     assert windows(spark, job, passed) == [("12:00", "12:05", 1)]
 
 
+def test_a_left_event_without_a_partner_is_held_until_the_right_input_has_passed(spark: SparkSession) -> None:
+    job = gates(
+        "{join: {left: a, right: b, on: [plate], within: {unit: minute, from: 0, to: 1}, kind: left},"
+        ' window: {tumbling: {size: 5m}}, aggregates: {n: "count(*)"}}',
+        ordering="{late_arrival: 1h, early_arrival: off}",
+        end_of_log="hold",
+    )
+    rows = [event("a", "12:01", arrival="12:01"), event("b", "12:00", "q", arrival="12:01")]
+    rows.append(event("a", "12:30", arrival="12:30"))
+    assert windows(spark, job, rows) == []
+    passed = [*rows, event("b", "12:05:00.000001", "q", arrival="12:30")]
+    assert windows(spark, job, passed) == [("12:00", "12:05", 1)]
+
+
 @pytest.mark.parametrize("on", ["[plate]", "[]"])
 def test_a_join_finds_the_pairs_that_trying_all_of_them_finds(spark: SparkSession, on: str) -> None:
     chance = random.Random(on)
