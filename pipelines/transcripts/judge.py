@@ -145,15 +145,13 @@ def matching(fits: Sequence[Sequence[int]]) -> dict[int, int]:
 
 
 def _explain(missing: list[Row], extra: list[Row], tolerance: float | None) -> list[str]:
-    """Say what differs: a missing and an extra row of the same window are one row with a differing value."""
+    """Say what differs: a missing and an extra row that agree in half of the columns are one row that differs."""
     differences = []
     rest = list(extra)
     for want in missing:
-        ends = [key for key in ("window_start", "window_end", "window_id") if key in want]
-        near = [row for row in rest if ends and all(equal(want[key], row[key], tolerance) for key in ends)]
-        scored = [(sum(equal(value, row[key], tolerance) for key, value in want.items()), row) for row in near]
+        scored = [(sum(equal(value, row[key], tolerance) for key, value in want.items()), row) for row in rest]
         score, best = max(scored, key=lambda pair: pair[0], default=(0, None))
-        if best is None or (score == len(ends) and len(want) - len(ends) > 1):
+        if best is None or 2 * score < len(want):
             differences.append(f"windows: row {_shown(want)} is missing")
             continue
         rest.remove(best)

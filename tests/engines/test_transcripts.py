@@ -1,0 +1,138 @@
+"""The transcript library, and the transcripts that must fail, on every engine that exists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pipelines.core.model import Column
+from pipelines.core.readings import plain_column
+from pipelines.transcripts import Case, Outcome, Verdict, judge, read_file, run_case, run_reference, run_spark
+from pipelines.transcripts.run import tiny_programs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FOLDER = Path(__file__).parents[1] / "transcripts"
+LIBRARY = [
+    (f"{path.parent.name}/{path.stem}: {case.name}", case)
+    for profile in ("stream_analytics", "atlas", "stream_insight")
+    for path in sorted((FOLDER / profile).rglob("*.yaml"))
+    for case in read_file(path)
+]
+BY_ID = dict(LIBRARY)
+
+MUST_FAIL = {
+    "extra_row": "windows: row {window_start: 2026-01-01T12:10:00Z",
+    "extra_verdict": "verdicts: event cars/0/2 is not expected",
+    "last_bit": "total is 0.30000000000000004, expected 0.3",
+    "missing_row": "booth: b, n: 1} is missing",
+    "missing_verdict": "verdicts: event cars/0/3 is missing",
+    "no_error": "error: none, expected one that says 'late_arrival'",
+    "repeated_row": "booth: b, n: 1, total: 0.4} is missing",
+    "unknown_column": "windows: there is no column 'count'",
+    "verdict_time": "system_timestamp is 2026-01-01T12:05:00Z, expected 2026-01-01T12:05:00.000001Z",
+    "window_bounds": "window_start is 2026-01-01T12:00:00Z, expected 2026-01-01T12:00:00.000001Z",
+    "wrong_count": "n is 2, expected 1",
+    "wrong_group": "booth is a, expected b",
+    "wrong_plan": "plan: read_from is null, expected 2026-01-01T12:00:00Z",
+    "wrong_reason": "reasons is [late, out_of_order], expected [out_of_order]",
+    "wrong_verdict": "verdict is adjusted, expected dropped",
+}
+"""Transcript in ``negative/`` -> what its first difference says."""
+
+
+def test_the_library_covers_each_profile_and_names_no_case_twice() -> None:
+    assert len(BY_ID) == len(LIBRARY)
+    counts = {profile: sum(name.startswith(profile) for name in BY_ID) for profile in ("stream_analytics", "atlas")}
+    assert counts["stream_analytics"] >= 40
+    assert counts["atlas"] >= 20
+    assert sum(name.startswith("stream_insight") for name in BY_ID) >= 20
+
+
+def _asks_spark(case: Case) -> bool:
+    """Does the reference engine need the evaluator of expressions, which is Spark's?"""
+    if case.job is None:
+        return False
+    query, inputs = case.job.query, case.job.inputs
+    columns = [column for part in inputs for column in part.columns]
+    columns += [Column(f"{part.name}.{column.name}", column.type) for part in inputs for column in part.columns]
+    texts = [query.where, *(aggregate.argument for aggregate in query.aggregates)]
+    times = [text for part in inputs for text in (part.timestamp_by, part.end_by) if text is not None]
+    if any(text is not None and plain_column(text, columns) is None for text in [*texts, *times]):
+        return True
+    return any(found.type != "timestamp" for text in times if (found := plain_column(text, columns)) is not None)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.spark] if _asks_spark(case) else []) for name, case in LIBRARY]
+)
+def test_the_reference_engine_gives_what_the_transcript_expects(name: str) -> None:
+    assert run_case(BY_ID[name], "reference").differences == ()
+
+
+@pytest.fixture(scope="module")
+def spark_verdicts(spark: SparkSession, request: pytest.FixtureRequest) -> dict[str, Verdict]:
+    """Every selected case on the batch engine, two at a time: a case is mostly planning."""
+    selected = dict.fromkeys(
+        item.callspec.params["name"]
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and item.originalname == "test_the_batch_engine_gives_the_same"
+    )
+    with tiny_programs(spark), ThreadPoolExecutor(2) as pool:
+        verdicts = pool.map(lambda name: run_case(BY_ID[name], "spark", session=spark), selected)
+        return dict(zip(selected, verdicts, strict=True))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", list(BY_ID))
+def test_the_batch_engine_gives_the_same(name: str, spark_verdicts: dict[str, Verdict]) -> None:
+    assert spark_verdicts[name].differences == ()
+
+
+# -- transcripts that must fail ---------------------------------------------------------------------------------------
+
+
+def test_every_negative_transcript_has_a_named_reason() -> None:
+    assert {path.stem for path in (FOLDER / "negative").glob("*.yaml")} == set(MUST_FAIL)
+
+
+@pytest.mark.parametrize("stem", MUST_FAIL)
+def test_a_wrong_expectation_fails_and_its_corrected_twin_passes_on_the_reference_engine(stem: str) -> None:
+    wrong, corrected = read_file(FOLDER / "negative" / f"{stem}.yaml")
+    outcome = run_reference(wrong)
+    assert MUST_FAIL[stem] in judge(wrong, outcome)[0]
+    assert judge(corrected, outcome) == []
+
+
+@pytest.fixture(scope="module")
+def tiny_spark(spark: SparkSession) -> Iterator[SparkSession]:
+    with tiny_programs(spark):
+        yield spark
+
+
+_OUTCOMES: dict[tuple[str, str], Outcome] = {}
+
+
+def _outcome_on_spark(spark: SparkSession, case: Case) -> Outcome:
+    """What the batch engine gives: the negative transcripts share one job and one log, so it runs once."""
+    assert case.job is not None
+    key = (case.job.fingerprint, repr(case.arrivals))
+    if key not in _OUTCOMES:
+        _OUTCOMES[key] = run_spark(case, spark)
+    return _OUTCOMES[key]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("stem", MUST_FAIL)
+def test_a_wrong_expectation_fails_and_its_corrected_twin_passes_on_the_batch_engine(
+    stem: str, tiny_spark: SparkSession
+) -> None:
+    wrong, corrected = read_file(FOLDER / "negative" / f"{stem}.yaml")
+    outcome = _outcome_on_spark(tiny_spark, wrong)
+    assert MUST_FAIL[stem] in judge(wrong, outcome)[0]
+    assert judge(corrected, outcome) == []
