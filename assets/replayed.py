@@ -87,7 +87,6 @@ def conservation_check(job: Job) -> dg.AssetChecksDefinition:
                 "events": found.events,
                 "verdict_rows": found.verdict_rows,
                 "runs": list(found.runs),
-                "runs_partly_overwritten": list(found.partly),
                 "problems": list(found.problems),
             },
             description=found.problems[0] if found.problems else None,

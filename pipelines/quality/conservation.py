@@ -27,27 +27,32 @@ _KEYS = ("input", "input_partition", "sequence")
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A run and the part of the range that no later run wrote over; ``whole``: no later run wrote over any of it."""
+    """A run and the part of the range that no later run wrote over; ``whole``: no later run wrote over any of it.
+
+    ``counts`` are its fates by verdict, ``read`` and ``written`` the versions of the tables that it read and wrote,
+    ``rows`` the rows it wrote by table.
+    """
 
     run_id: str
     wrote: OutputRange
     owns: tuple[OutputRange, ...]
     whole: bool
     counts: Mapping[str, int]
+    read: Mapping[str, int]
+    written: Mapping[str, int]
+    rows: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Conservation:
     """``events`` in the part of the range that was replayed; no ``problems``: each has exactly one fate.
 
-    ``partly``: those of ``runs`` whose own counts say nothing any more, since a later run wrote over some of their
-    range: there, rows alone were compared.
+    ``runs`` wrote that part.
     """
 
     events: int
     verdict_rows: int
     runs: tuple[str, ...]
-    partly: tuple[str, ...]
     problems: tuple[str, ...]
 
     @property
@@ -65,17 +70,19 @@ def conservation(spark: SparkSession, lakehouse: Lakehouse, job: Job, output: Ou
     runs = [run for run in runs_of(lakehouse, job.name) if name in dict(run["versions_written"] or {})]
     owned, gaps = shares(runs, output)
     if not owned:
-        return Conservation(0, 0, (), (), ("no replay has written any of this range",))
+        return Conservation(0, 0, (), ("no replay has written any of this range",))
     problems = [] if output == EVERYTHING else [f"no replay has written {_told(gap)}" for gap in gaps]
     events = _events(spark, lakehouse, job)
     verdicts = _verdicts(spark, lakehouse, job)
-    problems += _ledger_problems(job, owned, events, verdicts)
+    problems += _whole_problems(job, [share for share in owned if share.whole], events, verdicts)
+    for share in owned:
+        if not share.whole:
+            problems += _partly_problems(spark, lakehouse, job, share, events, verdicts)
     parts = [part for share in owned for part in share.owns]
     mine, theirs = _inside(events, parts), _inside(verdicts, parts)
     problems += _row_problems(job, mine, theirs)
     ids = tuple(share.run_id for share in owned)
-    partly = tuple(share.run_id for share in owned if not share.whole)
-    return Conservation(mine.count(), theirs.count(), ids, partly, tuple(problems))
+    return Conservation(mine.count(), theirs.count(), ids, tuple(problems))
 
 
 def shares(runs: Sequence[Mapping[str, Any]], output: OutputRange) -> tuple[list[Share], list[OutputRange]]:
@@ -90,34 +97,54 @@ def shares(runs: Sequence[Mapping[str, Any]], output: OutputRange) -> tuple[list
         left = [part for piece in free if (part := _common(piece, wrote)) is not None]
         owns = tuple(part for piece in left if (part := _common(piece, output)) is not None)
         if owns:
-            counts = dict(run["counts_by_verdict"] or {})
-            found.append(Share(run["run_id"], wrote, owns, left == [wrote], counts))
+            names = ("counts_by_verdict", "versions_read", "versions_written", "rows_written")
+            found.append(Share(run["run_id"], wrote, owns, left == [wrote], *(dict(run[name] or {}) for name in names)))
         free = [rest for piece in free for rest in _without(piece, wrote)]
     return found, [part for piece in free if (part := _common(piece, output)) is not None]
 
 
-def _ledger_problems(job: Job, owned: Sequence[Share], events: DataFrame, verdicts: DataFrame) -> list[str]:
-    """Each run's own range: events now against fates then, where it still owns all of it."""
-    from pyspark.sql import functions as F  # noqa: N812
-
+def _whole_problems(job: Job, whole: Sequence[Share], events: DataFrame, verdicts: DataFrame) -> list[str]:
+    """Runs that still own all they wrote: what the ledger says against what the tables hold now."""
+    table = verdicts_table(job)
+    arrived, kept = _counts(events, whole), _counts(verdicts, whole)
     problems = []
-    whole = [share for share in owned if share.whole]
-    arrived = _counts(events, whole)
-    kept = _counts(verdicts.filter(F.col("verdict") != "accepted"), whole)
     for share in whole:
-        decided, now = sum(share.counts.values()), arrived.get(share.run_id, 0)
-        if decided != now:
-            problems.append(
-                f"run {share.run_id} decided {decided} fates for {_told(share.wrote)}; the log holds {now} events"
-                " there: replay it again if arrivals came since, else events were lost or counted twice"
-            )
-        decided = sum(count for verdict, count in share.counts.items() if verdict != "accepted")
-        if decided != kept.get(share.run_id, 0):
-            problems.append(
-                f"run {share.run_id} decided {decided} exceptions for {_told(share.wrote)};"
-                f" table {verdicts_table(job)} holds {kept.get(share.run_id, 0)}"
-            )
+        problems += _lost(share, arrived[share.run_id])
+        if share.rows.get(table, 0) != kept[share.run_id]:
+            problems.append(_differs(share, table, share.rows.get(table, 0), kept[share.run_id], share.wrote))
     return problems
+
+
+def _partly_problems(
+    spark: SparkSession, lakehouse: Lakehouse, job: Job, share: Share, events: DataFrame, verdicts: DataFrame
+) -> list[str]:
+    """A run that was written over in part: its counts against the tables as they were, and those against now."""
+    table = verdicts_table(job)
+    events_then = _events(spark, lakehouse, job, share.read)
+    verdicts_then = _verdicts(spark, lakehouse, job, share.written[table])
+    problems = _lost(share, _inside(events_then, [share.wrote]).count())
+    for part in share.owns:
+        came = _inside(events, [part]).count() - _inside(events_then, [part]).count()
+        if came:
+            problems.append(f"run {share.run_id} did not see {came} events of {_told(part)}: replay that again")
+        then, now = _inside(verdicts_then, [part]).count(), _inside(verdicts, [part]).count()
+        if then != now:
+            problems.append(_differs(share, table, then, now, part))
+    return problems
+
+
+def _lost(share: Share, events: int) -> list[str]:
+    decided = sum(share.counts.values())
+    if decided == events:
+        return []
+    return [
+        f"run {share.run_id} decided {decided} fates for {_told(share.wrote)}; the log holds {events} events there:"
+        " replay it again if arrivals came since, else events were lost or counted twice"
+    ]
+
+
+def _differs(share: Share, table: str, then: int, now: int, part: OutputRange) -> str:
+    return f"run {share.run_id} wrote {then} rows of {table} for {_told(part)}; there are {now} now"
 
 
 def _row_problems(job: Job, events: DataFrame, verdicts: DataFrame) -> list[str]:
@@ -134,22 +161,32 @@ def _row_problems(job: Job, events: DataFrame, verdicts: DataFrame) -> list[str]
     return problems
 
 
-def _events(spark: SparkSession, lakehouse: Lakehouse, job: Job) -> DataFrame:
+def _events(
+    spark: SparkSession, lakehouse: Lakehouse, job: Job, versions: Mapping[str, int] | None = None
+) -> DataFrame:
+    """Events of all inputs, now or as of ``versions`` by table."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    frames = [
-        spark.read.format("delta")
-        .load(lakehouse.uri(arrivals_table(part.name)))
-        .filter("kind = 'event'")
-        .select(F.lit(part.name).alias("input"), *_KEYS[1:], "arrival_time", ARRIVALS.day)
-        for part in job.inputs
-    ]
+    frames = []
+    for part in job.inputs:
+        name = arrivals_table(part.name)
+        rows = _table(spark, lakehouse, name, versions[name] if versions is not None else None)
+        about = F.lit(part.name).alias("input")
+        frames.append(rows.filter("kind = 'event'").select(about, *_KEYS[1:], "arrival_time", ARRIVALS.day))
     return reduce(lambda left, right: left.unionByName(right), frames)
 
 
-def _verdicts(spark: SparkSession, lakehouse: Lakehouse, job: Job) -> DataFrame:
-    table = spark.read.format("delta").load(lakehouse.uri(verdicts_table(job)))
-    return table.select(*_KEYS, "arrival_time", ARRIVALS.day, "verdict")
+def _verdicts(spark: SparkSession, lakehouse: Lakehouse, job: Job, version: int | None = None) -> DataFrame:
+    rows = _table(spark, lakehouse, verdicts_table(job), version)
+    return rows.select(*_KEYS, "arrival_time", ARRIVALS.day)
+
+
+def _table(spark: SparkSession, lakehouse: Lakehouse, name: str, version: int | None) -> DataFrame:
+    lakehouse.open(name, version)  # says so in a sentence where the version is gone
+    reader = spark.read.format("delta")
+    if version is not None:
+        reader = reader.option("versionAsOf", version)
+    return reader.load(lakehouse.uri(name))
 
 
 def _inside(rows: DataFrame, parts: Sequence[OutputRange]) -> DataFrame:

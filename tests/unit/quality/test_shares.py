@@ -18,6 +18,9 @@ def run(run_id: str, first: int | None, last: int | None, status: str = "succeed
         "output_from": None if first is None else datetime(2026, 3, first, tzinfo=UTC),
         "output_to": None if last is None else datetime(2026, 3, last, tzinfo=UTC),
         "counts_by_verdict": [("accepted", 1)],
+        "versions_read": [("arrivals/cars", 0)],
+        "versions_written": [("verdicts/tolls", 0)],
+        "rows_written": [("verdicts/tolls", 0)],
     }
 
 
