@@ -35,7 +35,7 @@ from pipelines.batch.lifetimes import LIMIT_US, lifetime_members
 from pipelines.batch.normalise import condition, quoted
 from pipelines.batch.stream_insight_cti import CURRENT_US, last_ctis, policy, with_candidates, with_current_time
 from pipelines.batch.stream_insight_edges import LATE, OPEN_BEFORE, PAIR_END_US, PAIR_START_US, match_edges
-from pipelines.batch.stream_insight_items import END, END_US, INTERVAL, KIND, START, SYNC_US, match_columns, read_items
+from pipelines.batch.stream_insight_items import END, END_US, INTERVAL, KIND, START, SYNC_US, read_items
 from pipelines.core.model import Action, Grid, Input, Job
 
 _VERDICT_COLUMNS = (
@@ -75,7 +75,7 @@ def _judge(job: Job, source: Input, candidates: Mapping[str, DataFrame]) -> Data
     items = items.withColumn(LATE, late)
     items = items.withColumn(SYSTEM_US, _moved_us(policy(job, source.name).action))
     if source.shape == "edge":
-        items = match_edges(items, match_columns(source))
+        items = match_edges(items, [quoted(name) for name in source.match_on])
         refusal, end_us = _edge_refusal(), F.when(F.col(KIND) == START, F.col(PAIR_END_US))
     else:
         refusal, end_us = _refusal(), F.col(END_US)

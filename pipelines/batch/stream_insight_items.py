@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sqlglot
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from sqlglot import exp
 
 from pipelines.batch.columns import EVENT_US, IS_PUNCTUATION
-from pipelines.batch.normalise import expression_type, instant_us, quoted
+from pipelines.batch.normalise import expression_type, instant_us
 from pipelines.core.model import Input
 
 KIND = "__kind"
@@ -51,23 +49,3 @@ def _shape(frame: DataFrame, source: Input) -> tuple[Column, Column]:
     edge = F.expr(source.edge_by).cast("string")
     kind = F.when(edge == "start", F.lit(START)).when((edge == "end") & (given_us >= start_us), F.lit(END))
     return F.when(edge == "end", given_us), kind
-
-
-def match_columns(source: Input) -> list[str]:
-    """What an end edge shares with its start edge besides the start time, as names that Spark reads literally.
-
-    ``match_on``, or all payload columns that none of ``timestamp_by``, ``end_by`` and ``edge_by`` reads.
-    """
-    if source.match_on:
-        return [quoted(name) for name in source.match_on]
-    read = set[str]()
-    for expression in (source.timestamp_by, source.end_by, source.edge_by):
-        if expression is not None:
-            read |= _column_names(expression)
-    return [quoted(column.name) for column in source.columns if column.name.lower() not in read]
-
-
-def _column_names(expression: str) -> set[str]:
-    """Columns that a Spark SQL expression reads, in lower case; of a struct's field it is the struct."""
-    tree = sqlglot.parse_one(expression, read="spark")
-    return {column.parts[0].name.lower() for column in tree.find_all(exp.Column)}

@@ -29,7 +29,10 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One input of a job, as section ``inputs`` of the job file describes it."""
+    """One input of a job, as section ``inputs`` of the job file describes it.
+
+    ``match_on`` of an edge is what the job file names, or every column that says neither start, end nor edge.
+    """
 
     name: str
     columns: tuple[Column, ...]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from pipelines.core.aggregates import compute
 from pipelines.core.errors import DataRefused, UsageError
-from pipelines.core.events import Event, Ordered, Profile, Row, passes, place_of
+from pipelines.core.events import Event, Ordered, Profile, Row, Span, passes, place_of
 from pipelines.core.joins import join, joined_columns
 from pipelines.core.model import (
     EVERYTHING,
@@ -168,18 +168,8 @@ def _event(part: Input, arrival: Arrival, position: int, reading: Reading, time:
         key=None if None in over else tuple(grouping_key(value) for value in over),
         end_us=None if end is None else _instant(reading[end]),
         edge=None if part.edge_by is None else _text(reading[part.edge_by]),
-        match=tuple(grouping_key(arrival.payload[column]) for column in _match_columns(part)),
+        match=tuple(grouping_key(arrival.payload[column]) for column in part.match_on),
     )
-
-
-def _match_columns(part: Input) -> list[str]:
-    """What an end edge shares with its start edge: ``match_on``, or every column that does not say when or which."""
-    if part.shape != "edge":
-        return []
-    if part.match_on:
-        return [column.name for name in part.match_on if (column := part.column(name)) is not None]
-    said = {text.strip().lower() for text in (part.timestamp_by, part.end_by, part.edge_by) if text is not None}
-    return [column.name for column in part.columns if column.name.lower() not in said]
 
 
 def _instant(value: object) -> int | None:
@@ -225,18 +215,17 @@ def _windows(job: Job, profile: Profile, ordered: Ordered, rows: Sequence[Row]) 
 def _spread(
     query: Query, profile: Profile, window: SimpleWindow, ordered: Ordered, rows: Sequence[Row]
 ) -> list[tuple[tuple[int, int], list[Row]]]:
-    """Each window and group that has rows. Sessions are chains of ``partition_by``, grouped inside; all others are
-    formed group by group."""
+    """Each window and group that has rows, once. Sessions are chains of ``partition_by``, then grouped: chains whose
+    sessions have the same bounds share a row in a group. All other windows are formed group by group."""
     spread = profile.spread[type(window)]
     if not isinstance(window, Session):
         groups = _partition(rows, query.group_by)
         return [one for group in groups for one in spread(window, group, ordered)]
-    return [
-        (span, group)
-        for chain in _partition(rows, window.partition_by)
-        for span, inside in spread(window, chain, ordered)
-        for group in _partition(inside, query.group_by)
-    ]
+    by_span: dict[Span, list[Row]] = {}
+    for chain in _partition(rows, window.partition_by):
+        for span, inside in spread(window, chain, ordered):
+            by_span.setdefault(span, []).extend(inside)
+    return [(span, group) for span, inside in by_span.items() for group in _partition(inside, query.group_by)]
 
 
 def _partition(rows: Sequence[Row], columns: Sequence[str]) -> list[list[Row]]:

@@ -7,7 +7,7 @@ has no place in a row-local expression is refused before anything runs.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import sqlglot
 from sqlglot import exp
@@ -166,6 +166,12 @@ def check_column(name: str, columns: Collection[str]) -> str:
         if column.lower() == name.lower():
             return column
     raise ValueError(f"there is no column '{name}'; {did_you_mean(name, columns)}")
+
+
+def columns_read(expressions: Iterable[str]) -> set[str]:
+    """Columns that checked expressions read, in lower case; of a struct's field it is the struct."""
+    trees = [sqlglot.parse_one(text, read="spark") for text in expressions]
+    return {column.parts[0].name.lower() for tree in trees for column in tree.find_all(exp.Column)}
 
 
 def parse_aggregate(name: str, text: str, columns: Collection[str]) -> Aggregate:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ from pipelines.core import model
 from pipelines.core.errors import JobFileError, UsageError, did_you_mean
 from pipelines.core.time import ORIGIN_0001_US
 from pipelines.job import schema
-from pipelines.job.expressions import check_column, check_expression, parse_aggregate, parse_columns
+from pipelines.job.expressions import check_column, check_expression, columns_read, parse_aggregate, parse_columns
 from pipelines.job.limits import limits_exceeded
 from pipelines.job.yaml import Document, load_all
 from pipelines.job.yaml import Path as KeyPath
@@ -196,6 +197,10 @@ class _Builder:
                 raise self.error(f"shape {part.shape} needs '{key}'", (*path, "shape"))
         if part.shape != "point" and part.timestamp_by is None:
             raise self.error(f"shape {part.shape} needs 'timestamp_by', its start", (*path, "shape"))
+        if part.shape == "edge" and not part.match_on:
+            said = columns_read(text for text in (part.timestamp_by, part.end_by, part.edge_by) if text is not None)
+            rest = tuple(column.name for column in part.columns if column.name.lower() not in said)
+            return dataclasses.replace(part, match_on=rest)
         return part
 
     def orderings(
