@@ -42,7 +42,7 @@ def _build(folder: Path | None, root: str) -> dg.Definitions:
             parts.append(_of_job(job, Lakehouse.at(root)))
         else:
             _log.warning("no assets for %s: %s", path.name, job)
-            parts.append(dg.Definitions(assets=[broken_asset(path, job)], asset_checks=[broken_check(path, job)]))
+            parts.append(dg.Definitions(assets=[broken_asset(path, job)], asset_checks=[broken_check(path)]))
     return dg.Definitions.merge(*parts)
 
 
