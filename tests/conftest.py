@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,8 +16,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark() -> SparkSession:
     """The process's Spark session, with the settings that the product runs with."""
     from pipelines.runtime.session import session
 
-    yield session("tailrace-tests")
+    return session("tailrace-tests")
