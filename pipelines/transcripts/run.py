@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pipelines.core import reference
 from pipelines.core.errors import TailraceError
 from pipelines.core.model import Arrival, Fate, Input, Job, OutputRange, WindowRow
 from pipelines.core.readrange import read_range
@@ -83,7 +84,6 @@ def run_case(case: Case, engine: str, *, session: SparkSession | None = None, de
 def run_reference(case: Case) -> Outcome:
     """What the reference engine gives for ``case``; it reads the whole log and cuts its results to the range."""
     from pipelines.batch.row_expressions import SparkExpressions
-    from pipelines.core import reference
 
     assert case.job is not None
     evaluate: Evaluate = SparkExpressions()
@@ -91,6 +91,11 @@ def run_reference(case: Case) -> Outcome:
         outcome = reference.run(case.job, case.arrivals, case.output, evaluate=evaluate, instant_sql=instant_sql)
     except TailraceError as error:
         return Outcome(error=error)
+    return reference_outcome(outcome)
+
+
+def reference_outcome(outcome: reference.Outcome) -> Outcome:
+    """What the reference engine gave, in the one form for all engines."""
     return Outcome(tuple(map(_fate, outcome.fates)), tuple(map(_window, outcome.windows)))
 
 

@@ -1,0 +1,191 @@
+"""Random jobs on random logs: the engines agree, and no result depends on where reading begins or how rows lie.
+
+``TAILRACE_PROPERTY_CASES`` sets how many examples Spark gets in all: 50 unless said otherwise, 2000 for a long night.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import Counter
+from itertools import pairwise
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from property_logs import ROUNDED, Example, example, without
+
+from pipelines.batch.row_expressions import SparkExpressions
+from pipelines.core.model import Arrival, Grid, OutputRange
+from pipelines.core.readrange import read_range
+from pipelines.core.reference import run
+from pipelines.job.expressions import instant_sql
+from pipelines.transcripts.judge import Outcome
+from pipelines.transcripts.run import arrival_frames, reference_outcome, run_batch, tiny_programs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CASES = int(os.environ.get("TAILRACE_PROPERTY_CASES", "50"))
+PROFILES = ("stream_analytics", "atlas", "stream_insight")
+
+# an example on Spark takes a second, so failures are made small by our own means, not by thousands of tries
+_QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
+settings.register_profile(
+    "ci", deadline=None, derandomize=True, phases=[Phase.generate], suppress_health_check=_QUIET, database=None
+)
+settings.register_profile("long", settings.get_profile("ci"), derandomize=False)
+BASE = settings.get_profile("ci" if CASES <= 50 else "long")
+on_spark = settings(BASE, max_examples=max(1, CASES // 4))
+in_python = settings(BASE, max_examples=max(200, CASES))
+seeds = st.integers(0, 2**40)
+
+
+def canonical(value: object, column: str = "") -> object:
+    """A value that equals another only if both are the same bits; NaN is one value, and so is zero."""
+    if isinstance(value, float):
+        if column in ROUNDED and math.isfinite(value):
+            return f"{value:.11e}"
+        return "NaN" if math.isnan(value) else repr(value + 0.0)
+    if isinstance(value, list | tuple):
+        return tuple(canonical(item) for item in value)
+    return value
+
+
+def rows(part: Any) -> Counter[Any]:
+    return Counter(tuple(sorted((key, canonical(value, key)) for key, value in row.items())) for row in part)
+
+
+def difference(one: Outcome, other: Outcome) -> str:
+    """The rows that only one of the two has; empty where they agree."""
+    lines = []
+    for name in ("verdicts", "windows"):
+        left, right = rows(getattr(one, name)), rows(getattr(other, name))
+        lines += [f"{name} only left  x{count}: {dict(row)}" for row, count in (left - right).items()]
+        lines += [f"{name} only right x{count}: {dict(row)}" for row, count in (right - left).items()]
+    return "\n".join(lines)
+
+
+def reference(one: Example, log: tuple[Arrival, ...] | None = None, output: OutputRange | None = None) -> Outcome:
+    return reference_outcome(
+        run(
+            one.job,
+            one.log if log is None else log,
+            one.output if output is None else output,
+            evaluate=SparkExpressions(),
+            instant_sql=instant_sql,
+        )
+    )
+
+
+def batch(spark: SparkSession, one: Example, layout: int) -> Outcome:
+    """The batch engine over the plan's arrivals alone, shuffled and spread over some files' worth of partitions."""
+    chance = Random(layout)
+    reads = read_range(one.job, one.output)
+    log = [row for row in one.log if row.arrival_time_us in reads]
+    chance.shuffle(log)
+    frames = arrival_frames(spark, one.job, log)
+    parts = chance.randint(1, 4)
+    return run_batch(one.job, {name: frame.repartition(parts) for name, frame in frames.items()}, one.output)
+
+
+def smallest(spark: SparkSession, one: Example, tries: int = 60) -> Example:
+    """The example with as few rows as ``tries`` runs can find that still makes the engines differ."""
+    size = max(1, len(one.log) // 2)
+    while tries > 0:
+        for start in range(0, len(one.log), size):
+            tries -= 1
+            shorter = without(one, range(start, start + size))
+            if shorter.log and difference(reference(shorter), batch(spark, shorter, 0)):
+                one = shorter
+                break
+        else:
+            if size == 1:
+                break
+            size //= 2
+        size = min(size, max(1, len(one.log) // 2))
+    return one
+
+
+@pytest.fixture(scope="module")
+def tiny_spark(spark: SparkSession) -> Any:
+    with tiny_programs(spark):
+        yield spark
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("profile", PROFILES)
+def test_the_batch_engine_agrees_with_the_reference_engine(profile: str, tiny_spark: SparkSession) -> None:
+    @on_spark
+    @given(seeds)
+    def agrees(seed: int) -> None:
+        one = example(seed, profile)
+        if difference(reference(one), batch(tiny_spark, one, seed)):
+            small = smallest(tiny_spark, one)
+            found = difference(reference(small), batch(tiny_spark, small, 0)) or "only in the layout of the whole"
+            pytest.fail(f"reference (left) and spark (right) differ:\n{found}\n{small!r}", pytrace=False)
+
+    agrees()
+
+
+@pytest.mark.spark
+def test_results_are_the_same_bits_however_rows_are_laid_out(tiny_spark: SparkSession) -> None:
+    @settings(on_spark, max_examples=max(1, CASES // 8))
+    @given(seeds, st.sampled_from(PROFILES))
+    def same(seed: int, profile: str) -> None:
+        one = example(seed, profile, plain=True)
+        first, second = batch(tiny_spark, one, seed), batch(tiny_spark, one, seed + 1)
+        exact = [Counter(map(repr, part)) for part in (first.verdicts, second.verdicts, first.windows, second.windows)]
+        assert exact[0] == exact[1], one
+        assert exact[2] == exact[3], one
+
+    same()
+
+
+@in_python
+@given(seeds, st.sampled_from(PROFILES))
+def test_a_range_from_its_read_range_alone_is_the_cut_of_the_whole(seed: int, profile: str) -> None:
+    one = example(seed, profile, plain=True)
+    reads = read_range(one.job, one.output)
+    read = tuple(row for row in one.log if row.arrival_time_us in reads)
+    found = difference(reference(one), reference(one, read))
+    assert not found, f"whole (left), read range (right):\n{found}\n{one!r}"
+
+
+@in_python
+@given(seeds, st.sampled_from(PROFILES))
+def test_three_ranges_side_by_side_are_the_whole(seed: int, profile: str) -> None:
+    one = example(seed, profile, plain=True)
+    first, last = one.log[0].arrival_time_us, one.log[-1].arrival_time_us
+    cuts = sorted(Random(seed).sample(range(first // 1_000_000 - 5, last // 1_000_000 + 10), 2))
+    bounds = [None, *(cut * 1_000_000 for cut in cuts), None]
+    parts = [_alone(one, OutputRange(*pair)) for pair in pairwise(bounds)]
+    together = Outcome(
+        tuple(row for part in parts for row in part.verdicts), tuple(row for part in parts for row in part.windows)
+    )
+    found = difference(reference(one, output=OutputRange()), together)
+    assert not found, f"whole (left), three ranges (right):\n{found}\n{one!r}"
+
+
+def _alone(one: Example, output: OutputRange) -> Outcome:
+    reads = read_range(one.job, output)
+    return reference(one, tuple(row for row in one.log if row.arrival_time_us in reads), output)
+
+
+@in_python
+@given(seeds, st.sampled_from(PROFILES))
+def test_every_event_has_one_verdict_and_a_plain_grid_counts_each_that_was_not_dropped_once(
+    seed: int, profile: str
+) -> None:
+    one = example(seed, profile, plain=True)
+    whole = reference(one, output=OutputRange())
+    events = Counter((row.input, row.input_partition, row.sequence) for row in one.log if row.punctuation_us is None)
+    assert Counter((row["input"], row["partition"], row["sequence"]) for row in whole.verdicts) == events, one
+    window = one.job.query.window
+    points = all(part.shape == "point" for part in one.job.inputs)
+    grid = isinstance(window, Grid) and window.size_us == window.hop_us
+    if grid and points and one.job.query.join is None and one.job.end_of_log == "flush":
+        counted = sum(row["n"] for row in whole.windows)
+        assert counted == sum(row["verdict"] != "dropped" for row in whole.verdicts), one
