@@ -58,13 +58,17 @@ def split(frame: DataFrame, names: Sequence[str]) -> DataFrame:
     return frame.drop(*rest.values())
 
 
-def _tier(value: Column) -> Column:
+def _is_ordinary(value: Column) -> Column:
+    """Whether a value is of tier 0."""
     lifted = value * F.lit(2.0**-_LOWEST_PLACE)
-    ordinary = (F.abs(value) < F.lit(2.0**64)) & (F.rint(lifted) == lifted)
+    return (F.abs(value) < F.lit(2.0**64)) & (F.rint(lifted) == lifted)
+
+
+def _tier(value: Column) -> Column:
     # tier t holds |x| in [2 ** (96 t - 44), 2 ** (96 t + 64)): the logarithm may be a little off on either side
     tier = F.floor((F.log2(F.abs(value)) + F.lit(38.0)) / F.lit(float(_TIER_STEP)))
     return (
-        F.when(value.isNull() | ordinary, F.lit(0))
+        F.when(value.isNull() | _is_ordinary(value), F.lit(0))
         .when(F.isnan(value), F.lit(NAN_TIER))
         .when(value == F.lit(float("inf")), F.lit(PLUS_INFINITY_TIER))
         .when(value == F.lit(float("-inf")), F.lit(MINUS_INFINITY_TIER))
@@ -107,8 +111,26 @@ def _total(limbs: Column, others: Column) -> Column:
 
 
 def array_total(values: Column) -> Column:
-    """The exact sum of an array of doubles without nulls, as :func:`total` gives it; of an empty array 0.0."""
+    """The exact sum of an array of doubles without nulls, as :func:`total` gives it; of an empty array 0.0.
 
+    About a microsecond a value where all are of tier 0: one pass a limb over the whole array, a few times less work
+    than cutting up value by value.
+    """
+    scaled = F.transform(values, lambda value: value * F.lit(1 / _RADIX))
+    plain = let(scaled, lambda rest: _limbs_of_array(rest, []))
+    return F.when(F.forall(values, _is_ordinary), _nearest(plain, _LOWEST_PLACE)).otherwise(_mixed_array_total(values))
+
+
+def _limbs_of_array(rest: Column, above: list[Column]) -> Column:
+    """Sums of each limb over an array of values of tier 0, from the top one down."""
+    limbs = [F.aggregate(rest, _zero(), lambda so_far, value: so_far + value.cast("bigint")), *above]
+    if len(limbs) == LIMBS:
+        return F.array(*limbs)
+    left = F.transform(rest, lambda value: (value - value.cast("bigint").cast("double")) * F.lit(_RADIX))
+    return let(left, lambda left: _limbs_of_array(left, limbs))
+
+
+def _mixed_array_total(values: Column) -> Column:
     def of_parts(parts: Column) -> Column:
         ordinary = F.aggregate(
             F.filter(parts, lambda part: part["tier"] == 0)["limbs"],

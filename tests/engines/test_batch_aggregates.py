@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -47,7 +47,7 @@ _HEAD = (
 LARGEST = 1.7976931348623157e308
 LEAST = 5e-324
 
-SUMS: dict[str, list[float | None]] = {
+SUMS: dict[str, Sequence[float | None]] = {
     "cancellation": [1e300, 1.0, -1e300],
     "subnormals": [LEAST] * 3 + [1e-310, -2e-320],
     "ten tenths": [0.1] * 10,
@@ -113,7 +113,7 @@ def bits(value: object) -> object:
     return [bits(item) for item in value] if isinstance(value, list) else value
 
 
-def _members(spark: SparkSession, lists: dict[str, list[Any]], kind: str = "double") -> DataFrame:
+def _members(spark: SparkSession, lists: Mapping[str, Sequence[Any]], kind: str = "double") -> DataFrame:
     """One row per value; the place in its list is the order of system timestamps, backwards in arrival order."""
     rows = [
         (0, 10, None, index // 2, -index, 0, -index, 0, k, value)
@@ -137,19 +137,19 @@ def _one(spark: SparkSession, values: list[Any], kind: str, *aggregates: Aggrega
 
 
 @pytest.fixture(scope="module")
-def lists() -> dict[str, list[float | None]]:
-    return SUMS | _random_sums(1, 100)
+def lists() -> dict[str, Sequence[float | None]]:
+    return {**SUMS, **_random_sums(1, 100)}
 
 
 @pytest.fixture(scope="module")
-def plain(spark: SparkSession, lists: dict[str, list[float | None]]) -> dict[str, Any]:
+def plain(spark: SparkSession, lists: dict[str, Sequence[float | None]]) -> dict[str, Any]:
     """Sums and averages alone: the path by tiers."""
     query = _query(Aggregate("s", "sum", "x"), Aggregate("a", "avg", "x"), Aggregate("n", "count"))
     return _by_group(aggregate(_members(spark, lists), query))
 
 
 @pytest.fixture(scope="module")
-def rich(spark: SparkSession, lists: dict[str, list[float | None]]) -> dict[str, Any]:
+def rich(spark: SparkSession, lists: dict[str, Sequence[float | None]]) -> dict[str, Any]:
     """Sums beside aggregates that gather their values: the other path."""
     query = _query(
         Aggregate("s", "sum", "x"),

@@ -75,7 +75,7 @@ class Outcome:
 
 
 def _sorted(frame: DataFrame, *columns: str) -> list[dict[str, Any]]:
-    return sorted(local_rows(frame), key=lambda row: [row[column] for column in columns])  # type: ignore[type-var]
+    return sorted(local_rows(frame), key=lambda row: [row[column] for column in columns])
 
 
 def _clock(instant_us: int) -> str:
