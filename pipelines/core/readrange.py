@@ -20,7 +20,8 @@ has seen. The guard gives ``event time <= arr + E`` for everything that is not d
 Where a premise falls, the bound falls with it, and the range reads on to the log's own end: without a guard one far
 stamp pins the watermark for ever; with an unbounded tolerance a verdict may hang on any earlier watermark and a
 window may be met at any later arrival; a session that never pauses remembers its beginning; ``hold`` asks for the
-watermark at the end of the log; atlas and stream_insight bound the distance of event time and arrival time nowhere.
+watermark at the end of the log, which a timeline holds back that has been silent since before any bound; atlas and
+stream_insight bound the distance of event time and arrival time nowhere.
 """
 
 from __future__ import annotations
@@ -114,9 +115,12 @@ def _stream_analytics(job: Job) -> Reach:
     if look_back_us is None:
         reasons.append("a session that never pauses remembers its beginning: reads from the beginning")
     if job.end_of_log == "hold":
-        reasons.append("end_of_log: hold asks for the watermark at the end of the log: reads to the end")
+        reasons.append(
+            "end_of_log: hold asks for the watermark at the end of the log, and a partition that fell silent long ago"
+            " holds it back: reads the whole log"
+        )
     before_us = None
-    if early_us is not None and late_us is not None and look_back_us is not None:
+    if early_us is not None and late_us is not None and look_back_us is not None and job.end_of_log != "hold":
         before_us = early_us + max(look_back_us + _join_look_back(join), late_us)
     after_us = None
     if late_us is not None and job.end_of_log != "hold":
