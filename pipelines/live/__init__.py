@@ -1,1 +1,1 @@
-"""The live run: a job on Structured Streaming, from the arrival logs into ``stream_windows`` and ``stream_verdicts``."""
+"""The live run: a job on Structured Streaming, from its arrival logs into ``stream_windows``."""

@@ -132,7 +132,8 @@ class Atlas:
         by_clock = ordering.boundary == "processing_time"
         time = event.arrival if by_clock else event.time
         watermark = self._watermark(program, event.input)
-        verdict, missed = "accepted", ()
+        verdict = "accepted"
+        missed: tuple[int, ...] = ()
         if program.reads(event.input):
             window = self._chained(program)
             if window is None:

@@ -15,7 +15,7 @@ LATE = "before_current_time"
 
 @dataclass(slots=True)
 class Clock:
-    """The current time of one input: the greatest CTI; what counts towards the next one; what has begun and not ended."""
+    """The time of one input: the greatest CTI; what counts towards the next one; what has begun and not ended."""
 
     current: int | None = None
     received: int = 0
@@ -58,7 +58,7 @@ class Insight:
                 continue
             assert event.time is not None
             if kind == "end":
-                decisions.extend(self._end(program, clock, event))
+                decisions.extend(self._end(clock, event))
                 continue
             row = self._begin(program, clock, event, kind, decisions)
             if row is not None:
@@ -68,7 +68,7 @@ class Insight:
                 self._issue(program, event.input, issued)
         return decisions, counted
 
-    def bound(self, program: Program, name: str) -> int | None:
+    def bound(self, _: Program, name: str) -> int | None:
         """Windows of this input that end before this instant are final."""
         clock = self.clocks.get(name)
         return None if clock is None or clock.current is None else clock.current + 1
@@ -96,7 +96,8 @@ class Insight:
         assert event.time is not None
         start, current = event.time, clock.current
         end = {"point": start + 1, "interval": event.end, "start": None}[kind]
-        verdict, reasons = "accepted", ()
+        verdict = "accepted"
+        reasons: tuple[str, ...] = ()
         if current is not None and start < current:
             survives = ordering.action == "adjust" and (end is None or (kind == "interval" and end > current))
             if not survives:
@@ -112,7 +113,7 @@ class Insight:
             decisions.append(decision)
         return row
 
-    def _end(self, program: Program, clock: Clock, event: Event) -> list[Decision]:
+    def _end(self, clock: Clock, event: Event) -> list[Decision]:
         """An end edge: its own verdict, and that of the start edge it ends."""
         assert event.time is not None
         assert event.end is not None

@@ -29,7 +29,7 @@ class Message(NamedTuple):
     kind: str
     input: str
     file: str
-    count: int
+    row_count: int
     body: bytes
 
 
@@ -76,7 +76,7 @@ class Intake:
         return not any(self.portions.values())
 
     def _come(self, name: str, file: str) -> int:
-        return sum(message.count for message in self.waiting.get((name, file), []))
+        return sum(message.row_count for message in self.waiting.get((name, file), []))
 
 
 def pack(table: pa.Table) -> bytes:

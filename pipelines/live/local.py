@@ -66,7 +66,7 @@ def _read(
             for row in payloads
         ]
     found = read(columns, payloads, list(texts.values()), evaluate)
-    values = {index: reading for index, reading in zip(events, found, strict=True)}
+    values = dict(zip(events, found, strict=True))
     result: dict[str, dict[int, Any]] = {
         "partition": {index: arrivals[index].input_partition for index in mine},
         "sequence": {index: arrivals[index].sequence for index in mine},

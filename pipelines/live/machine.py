@@ -263,7 +263,8 @@ class Machine:
         if not (isinstance(self.policy, Analytics) and program.job.end_of_log == "hold"):
             return found
         self.parked += [(one, _group_values(program, one)) for one in found]
-        ready, waiting = [], []
+        ready: list[tuple[Result, dict[str, object]]] = []
+        waiting: list[tuple[Result, dict[str, object]]] = []
         for one, group in self.parked:
             sure = self.policy.released(program, one.end, group) and self.policy.surely_released(program, one.end)
             (ready if sure else waiting).append((one, group))

@@ -1,0 +1,72 @@
+"""The stateful operator of the live run: one machine a job, kept in Spark's state store between batches."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from pipelines.core.model import Job
+from pipelines.live.intake import Message
+from pipelines.live.machine import Machine, Output
+from pipelines.live.program import Program
+
+INPUT_TYPE = "key STRING, kind STRING, input STRING, file STRING, row_count INT, body BINARY"
+"""A :class:`Message` of the job ``key``."""
+OUTPUT_TYPE = "key STRING, output BINARY"
+"""A pickled :class:`~pipelines.live.machine.Output`."""
+_STATE = StructType([StructField("machine", BinaryType())])
+
+
+class LiveOperator(StatefulProcessor):
+    """Hands each job's messages of a batch to its machine."""
+
+    def __init__(self, jobs: Mapping[str, Job]) -> None:
+        self._jobs = dict(jobs)
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Called by Spark."""
+        self._state = handle.getValueState("machine", _STATE)
+
+    def handleInputRows(  # type: ignore[override]  # noqa: N802  # Spark's name; rows come as pandas here
+        self,
+        key: Any,
+        rows: Iterator[pd.DataFrame],
+        timerValues: Any,  # noqa: ARG002, N803
+    ) -> Iterator[pd.DataFrame]:
+        """Called by Spark for each job that has rows in the batch."""
+        name = str(key[0])
+        program = Program(self._jobs[name])
+        machine = _restored(self._state.get()) or Machine.new(program.job)
+        messages = [
+            Message(*fields)
+            for frame in rows
+            for fields in zip(*(frame[field] for field in Message._fields), strict=True)
+        ]
+        output = step(program, machine, messages, self._save)
+        yield pd.DataFrame({"key": [name], "output": [pickle.dumps(output)]})
+
+    def _save(self, machine: bytes) -> None:
+        self._state.update((machine,))
+
+    def close(self) -> None:
+        """Called by Spark."""
+
+
+def _restored(state: tuple[Any, ...] | None) -> Machine | None:
+    return None if state is None else pickle.loads(state[0])  # noqa: S301  # written by this program
+
+
+def step(program: Program, machine: Machine, messages: list[Message], save: Any) -> Output:
+    """One batch of one job: what is final, then the state as it goes on (``save``), then what the end would give."""
+    output = machine.step(program, messages)
+    ends = output.error is None and machine.wants_end
+    machine.told = machine.told or ends
+    save(pickle.dumps(machine))
+    if ends:
+        machine.finish(program, output)
+    return output
