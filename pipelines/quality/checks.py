@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pipelines.core.model import AnyOf, Job, Session
+
 SAMPLE = 20
 """How many failed rows a result names; it counts them all."""
 
@@ -41,3 +43,15 @@ class CheckResult:
 def blocked_by(results: tuple[CheckResult, ...] | list[CheckResult]) -> list[CheckResult]:
     """The blocking checks that failed: empty means go on."""
     return [result for result in results if result.blocking and not result.passed]
+
+
+def keys_are_unique(job: Job) -> bool:
+    """Whether two results never share start, end, id and group keys.
+
+    Sessions of several chains may, where what parts the chains is no group key.
+    """
+    window = job.query.window
+    members = [member for _, member in window.members] if isinstance(window, AnyOf) else [window]
+    keys = {name.lower() for name in job.query.group_by}
+    sessions = [member for member in members if isinstance(member, Session)]
+    return all({name.lower() for name in member.partition_by} <= keys for member in sessions)

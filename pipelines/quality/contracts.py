@@ -25,7 +25,7 @@ from pipelines.lakehouse.layout import ARRIVALS, WINDOWS, Layout, arrivals_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import plain
 from pipelines.quality.aggregate_types import payload_type, result_types
-from pipelines.quality.checks import SAMPLE, CheckResult
+from pipelines.quality.checks import SAMPLE, CheckResult, keys_are_unique
 
 if TYPE_CHECKING:
     from pandera.pyspark import DataFrameSchema
@@ -125,7 +125,7 @@ def windows_contract(job: Job, spark: SparkSession) -> Contract:
         ),
         rules=tuple(rules),
         key=("window_start", "window_end", "window_id", *names),
-        unique=("window_start", "window_end", "window_id", *names),
+        unique=("window_start", "window_end", "window_id", *names) if keys_are_unique(job) else (),
     )
 
 

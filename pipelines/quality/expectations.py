@@ -22,7 +22,7 @@ from pipelines.core.model import AnyOf, Job, OutputRange, Snapshot, output_name
 from pipelines.lakehouse.documents import quality_document, write_document
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import plain, plain_rows, rows_of
-from pipelines.quality.checks import SAMPLE, CheckResult
+from pipelines.quality.checks import SAMPLE, CheckResult, keys_are_unique
 
 MAX_ROWS = 500_000
 """Rows that a suite takes; more belong to the contracts, which run on Spark."""
@@ -50,13 +50,15 @@ def window_expectations(job: Job, columns: Sequence[str]) -> list[Expectation]:
     found = [
         Expectation("ExpectTableColumnsToMatchSet", {"column_set": sorted(columns), "exact_match": True}, "columns"),
         *(Expectation("ExpectColumnValuesToNotBeNull", {"column": name}, f"{name} is null") for name in never_null),
-        Expectation("ExpectCompoundColumnsToBeUnique", {"column_list": keys}, "there is another row of this key"),
         Expectation(
             "ExpectColumnPairValuesAToBeGreaterThanB",
             {"column_A": "window_end", "column_B": "window_start", "or_equal": _may_be_empty(job)},
             "window_end does not lie after window_start",
         ),
     ]
+    if keys_are_unique(job):
+        told = "there is another row of this key"
+        found.append(Expectation("ExpectCompoundColumnsToBeUnique", {"column_list": keys}, told))
     if isinstance(query.window, AnyOf):
         ids = [name for name, _ in query.window.members]
         arguments = {"column": "window_id", "value_set": ids}

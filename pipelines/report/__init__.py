@@ -1,0 +1,1 @@
+"""The data-quality report: facts gathered from the tables, told on one HTML page that needs nothing else."""

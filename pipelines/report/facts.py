@@ -1,0 +1,218 @@
+"""Everything the report says, as data: gathered from the tables once, then told in words, charts and numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from pipelines.core.errors import TailraceError
+from pipelines.core.model import REASONS, AtlasOrdering, Input, Job, OutputRange, StreamAnalyticsOrdering
+from pipelines.core.plan import Plan
+from pipelines.core.time import from_datetime
+from pipelines.lakehouse.planning import make_plan
+from pipelines.lakehouse.root import Lakehouse
+from pipelines.lakehouse.runs import SUCCEEDED, runs_of
+from pipelines.quality.checks import CheckResult
+from pipelines.quality.conservation import shares
+from pipelines.report.axes import Bands, Bins, all_bands, bins_over, compact
+from pipelines.report.compare import Comparison, compare
+from pipelines.report.events import Events, Extent, events_of
+from pipelines.report.fates import Fates, Watermark, fates_of
+
+VERDICTS = ("accepted", "adjusted", "partial", "dropped")
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The bounds that an input's policy puts on lag; None: it has no such bound.
+
+    ``late_us`` and ``early_us`` bound the lag itself (stream_analytics alone); ``words`` say what the policy measures.
+    """
+
+    early_us: int | None
+    late_us: int | None
+    words: str
+
+
+@dataclass(frozen=True)
+class InputFacts:
+    """One input: its events by bin and band of lag, and the watermark by bin."""
+
+    name: str
+    events: int
+    without_time: int
+    policy: Policy
+    bands: Bands
+    counts: dict[tuple[int, int], int]
+    watermarks: dict[int, Watermark]
+
+    def by_band(self) -> list[int]:
+        """Events by band."""
+        totals = [0] * self.bands.count
+        for (_, band), count in self.counts.items():
+            totals[band] += count
+        return totals
+
+    def completeness(self) -> list[tuple[int, str, int]]:
+        """For each tolerance of zero or more: its microseconds, its name, and the events with a lag of at most it."""
+        totals = self.by_band()
+        found = []
+        for place, edge in enumerate(self.bands.edges):
+            if edge.lag_us >= 0:
+                found.append((edge.lag_us, edge.label, sum(totals[: place + 1])))
+        return found
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of ``job`` over ``output``.
+
+    ``by_verdict`` and ``by_reason`` count events by bin of arrival time; ``undecided`` are events in the range that no
+    replay has decided. ``bins`` is None where there are no events at all.
+    """
+
+    job: Job
+    lakehouse: str
+    output: OutputRange
+    generated_us: int
+    bins: Bins | None
+    inputs: tuple[InputFacts, ...]
+    by_verdict: dict[str, Counter[int]]
+    by_reason: dict[str, Counter[int]]
+    undecided: int
+    gaps: tuple[OutputRange, ...]
+    windows: Comparison
+    checks: tuple[CheckResult, ...]
+    unchecked: tuple[str, ...]
+    plan: Plan | None
+    runs: tuple[dict[str, Any], ...]
+    trouble: tuple[str, ...] = field(default=())
+
+    @property
+    def events(self) -> int:
+        """Events that arrived in the range."""
+        return sum(one.events for one in self.inputs)
+
+    @property
+    def failed(self) -> list[CheckResult]:
+        """The checks that failed."""
+        return [check for check in self.checks if not check.passed]
+
+
+def gather(
+    job: Job,
+    house: Lakehouse,
+    output: OutputRange,
+    checks: Sequence[CheckResult] = (),
+    unchecked: Sequence[str] = (),
+) -> Facts:
+    """The facts of ``job`` over ``output``: windows that end in it, events that arrived in it.
+
+    ``checks`` were run by the caller; ``unchecked`` says why others were not.
+    """
+    sources = {part.name: (part, found) for part in job.inputs if (found := events_of(house, part, output))}
+    extents = {name: extent for name, (_, found) in sources.items() if (extent := found.extent()) is not None}
+    bins = _bins(extents.values())
+    runs = [run for run in runs_of(house, job.name) if run["kind"] == "replay"]
+    owned, gaps = shares(runs, output)
+    decided = [part for share in owned for part in share.owns]
+    fates = None if bins is None else fates_of(house, job, output, bins)
+    inputs, known = [], Counter[int]()
+    for name, (part, found) in sources.items():
+        if name in extents and bins is not None:
+            one, of_bins = _input(part, found, extents[name], bins, decided, job, fates)
+            inputs.append(one)
+            known.update(of_bins)
+    by_verdict = _all_verdicts(fates, known)
+    plan, trouble = _plan(job, output, house)
+    by_id = {run["run_id"]: run for run in runs if run["status"] == SUCCEEDED}
+    return Facts(
+        job=job,
+        lakehouse=house.root,
+        output=output,
+        generated_us=from_datetime(datetime.now(UTC)),
+        bins=bins,
+        inputs=tuple(inputs),
+        by_verdict=by_verdict,
+        by_reason={} if fates is None else {name: fates.by_reason[name] for name in REASONS if name in fates.by_reason},
+        undecided=sum(one.events for one in inputs) - known.total(),
+        gaps=tuple(gaps) if owned else (output,),
+        windows=compare(house, job, output),
+        checks=tuple(checks),
+        unchecked=tuple(unchecked),
+        plan=plan,
+        runs=tuple(by_id[share.run_id] for share in owned),
+        trouble=trouble,
+    )
+
+
+def _bins(extents: Any) -> Bins | None:
+    found: list[Extent] = list(extents)
+    if not found:
+        return None
+    return bins_over(min(one.first_us for one in found), max(one.last_us for one in found))
+
+
+def _input(
+    part: Input,
+    found: Events,
+    extent: Extent,
+    bins: Bins,
+    decided: Sequence[OutputRange],
+    job: Job,
+    fates: Fates | None,
+) -> tuple[InputFacts, Counter[int]]:
+    policy = policy_of(job, part)
+    bands = all_bands(policy.early_us, policy.late_us)
+    cells = found.cells(bins, bands, decided)
+    totals = [0] * bands.count
+    for (_, band), count in cells.counts.items():
+        totals[band] += count
+    keep = [lag_us for lag_us in (policy.late_us, None if policy.early_us is None else -policy.early_us - 1) if lag_us]
+    fewer, moved = compact(bands, totals, keep)
+    counts = Counter[tuple[int, int]]()
+    for (bin_, band), count in cells.counts.items():
+        counts[bin_, moved[band]] += count
+    watermarks = {} if fates is None else fates.watermarks.get(part.name, {})
+    without_time = sum(cells.without_time.values())
+    facts = InputFacts(part.name, extent.events, without_time, policy, fewer, dict(counts), watermarks)
+    return facts, Counter(cells.decided)
+
+
+def policy_of(job: Job, part: Input) -> Policy:
+    """What the ordering policy of ``part`` says about lag."""
+    ordering = job.ordering(part.name)
+    if part.timestamp_by is None:
+        return Policy(None, None, "The event time is the arrival time: no policy applies.")
+    if isinstance(ordering, StreamAnalyticsOrdering):
+        words = (
+            "An event later than the late tolerance, or earlier than the early guard, is moved or dropped; one below"
+            " the watermark is out of order."
+        )
+        return Policy(ordering.early_arrival_us, ordering.late_arrival_us, words)
+    if isinstance(ordering, AtlasOrdering):
+        words = "This profile measures lateness against the newest event times seen, not against the arrival time."
+        return Policy(None, None, words)
+    return Policy(None, None, "This profile measures lateness against the last CTI, not against the arrival time.")
+
+
+def _all_verdicts(fates: Fates | None, known: Counter[int]) -> dict[str, Counter[int]]:
+    """Events by verdict: those that simply counted are those with no other verdict, whether they have a row or not."""
+    if fates is None:
+        return {}
+    found = {name: fates.by_verdict[name] for name in VERDICTS if name in fates.by_verdict and name != "accepted"}
+    others = Counter[int]()
+    for counts in found.values():
+        others.update(counts)
+    accepted = Counter({bin_: known[bin_] - others[bin_] for bin_ in known.keys() | others.keys()})
+    return {"accepted": Counter({bin_: count for bin_, count in accepted.items() if count}), **found}
+
+
+def _plan(job: Job, output: OutputRange, house: Lakehouse) -> tuple[Plan | None, tuple[str, ...]]:
+    try:
+        return make_plan(job, output, house), ()
+    except TailraceError as error:
+        return None, (f"There is no plan for this range: {error}.",)

@@ -1,0 +1,170 @@
+"""The page: facts as sections of words, charts and tables, in one HTML file that loads nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import resources
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+
+from pipelines.core.time import format_duration, format_instant
+from pipelines.job.words import policy_in_words, read_range_in_words
+from pipelines.report import charts, windows_view
+from pipelines.report.facts import Facts, InputFacts
+from pipelines.report.heat import heat_view
+from pipelines.report.numbers import numbers
+from pipelines.report.story import (
+    first_divergence,
+    range_words,
+    reconcile_command,
+    reproduce_command,
+    shown,
+    span,
+    verdict,
+    why_command,
+)
+from pipelines.report.view import Figure, Swatch, Table, drawn
+
+MAX_BYTES = 5_000_000
+"""A page stays below this."""
+
+_WORDS = {
+    "accepted": "counted at their own time",
+    "adjusted": "counted at another time than their own",
+    "partial": "counted in some of their windows and missed others",
+    "dropped": "counted nowhere",
+    "invalid_time": "the event time could not be read",
+    "invalid_key": "a key of the substream was missing",
+    "early": "the event time lay too far ahead of the arrival",
+    "before_current_time": "it came after time had passed it",
+    "late": "it arrived too long after it happened",
+    "out_of_order": "it came behind the watermark",
+    "orphan_end": "an end without its start",
+    "cancelled": "it ended as it started",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One number at the head of the page."""
+
+    value: str
+    words: str
+
+
+def render(facts: Facts) -> str:
+    """The page as HTML text. Raises :class:`AssertionError` if it outgrew :data:`MAX_BYTES`."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, loader=FunctionLoader(_source))
+    environment.filters["count"] = lambda number: f"{number:,}"
+    told = verdict(facts)
+    page = environment.get_template("page.html.j2").render(
+        facts=facts,
+        title=f"{facts.job.name}: {told.sentence}",
+        told=told,
+        range_words=range_words(facts.output),
+        generated=format_instant(facts.generated_us // 1_000_000 * 1_000_000),
+        tiles=_tiles(facts),
+        windows=windows_view.figures(facts),
+        story=first_divergence(facts),
+        next_command=_next_command(facts),
+        heat=[heat_view(facts, one) for one in facts.inputs],
+        fates=_fates(facts),
+        completeness=[_completeness(one) for one in facts.inputs if one.events > one.without_time],
+        policy=[*policy_in_words(facts.job), *read_range_in_words(facts.job)],
+        runs=[(run, reproduce_command(facts, run)) for run in facts.runs],
+        gaps=[span(gap) for gap in facts.gaps],
+        numbers=numbers(facts),
+        fates_table=fates_table(facts),
+        status_table=windows_view.status_table(facts),
+        difference_table=windows_view.difference_table(facts),
+        shown=shown,
+        css=Markup(_source("page.css")),  # noqa: S704  # our own file
+    )
+    assert len(page.encode()) < MAX_BYTES, "the page outgrew its limit"
+    return page
+
+
+def _source(name: str) -> str:
+    return (resources.files("pipelines.report") / name).read_text(encoding="utf-8")
+
+
+def _tiles(facts: Facts) -> list[Tile]:
+    windows = facts.windows
+    found = [Tile(f"{facts.events:,}", "events arrived")]
+    found += [Tile(f"{counts.total():,}", name) for name, counts in facts.by_verdict.items() if counts.total()]
+    found.append(Tile(f"{sum(pair.replay is not None for pair in windows.pairs):,}", "windows"))
+    if windows.has_stream:
+        found.append(Tile(f"{len(windows.different):,}", "differ from the live run"))
+    if facts.checks:
+        passed = len(facts.checks) - len(facts.failed)
+        found.append(Tile(f"{passed} of {len(facts.checks)}", "checks passed"))
+    return found
+
+
+def _next_command(facts: Facts) -> str | None:
+    if not facts.windows.different:
+        return None
+    if not facts.windows.reconciled or facts.windows.stale:
+        return reconcile_command(facts)
+    return why_command(facts, facts.windows.different[0])
+
+
+def _fates(facts: Facts) -> list[Figure]:
+    """One chart for each verdict and reason, each on its own scale: few among many would not be seen on one."""
+    bins = facts.bins
+    if bins is None or not facts.by_verdict:
+        return []
+    x_us = [bins.start_us(index) for index in range(bins.count)]
+    found = []
+    parts = [(name, name, counts) for name, counts in facts.by_verdict.items()]
+    parts += [(name, "reason", counts) for name, counts in facts.by_reason.items()]
+    for name, color, counts in parts:
+        series = charts.Series(name, color, [float(counts[index]) for index in range(bins.count)])
+        share = counts.total() / facts.events if facts.events else 0.0
+        kind = "Reason" if color == "reason" else "Verdict"
+        most = max(counts, key=lambda index: counts[index], default=0)
+        words = (
+            f"{kind} {name}: {counts.total():,} of {facts.events:,} events, {share:.2%}."
+            f" Most in the {format_duration(bins.width_us)} from {format_instant(bins.start_us(most))}:"
+            f" {counts[most]:,}."
+        )
+        figure = drawn(partial(charts.bars_over_time, x_us, bins.width_us, series), name, words, ())
+        found.append(Figure(**{**figure.as_dict(), "note": _WORDS.get(name, ""), "legend": (Swatch(color, kind),)}))
+    return found
+
+
+def fates_table(facts: Facts) -> Table | None:
+    """Events by bin, verdict and reason."""
+    rows = numbers(facts)["over_time"]
+    if not rows["rows"]:
+        return None
+    names = [name for name in rows["rows"][0] if name != "from"]
+    data = [(row["from"], *(f"{row[name]:,}" for name in names)) for row in rows["rows"]]
+    return Table(f"Events by verdict and reason, in steps of {rows['bin']}", ("from", *names), tuple(data), 1)
+
+
+def _completeness(one: InputFacts) -> Figure:
+    steps = one.completeness()
+    timed = one.events - one.without_time
+    shares = [within / timed for _, _, within in steps]
+    bound = next((place for place, step in enumerate(steps) if step[0] == one.policy.late_us), None)
+    labels = [label for _, label, _ in steps]
+    told = "" if bound is None else f" Within the tolerance of {labels[bound]}: {shares[bound]:.2%}."
+    words = (
+        f"{one.name}: {shares[0]:.2%} of the events had arrived by the time they happened, {shares[-1]:.2%} within"
+        f" {labels[-1]}.{told}"
+    )
+    table = Table(
+        "Share of the events that arrive within a tolerance",
+        ("tolerance", "events within", "share", "events beyond"),
+        tuple((label, f"{within:,}", f"{within / timed:.4%}", f"{timed - within:,}") for _, label, within in steps),
+        1,
+    )
+    legend: Sequence[Swatch] = (Swatch("accepted", "share of events that arrived within the tolerance"),)
+    if bound is not None:
+        legend = (*legend, Swatch("dropped", f"late tolerance, {labels[bound]}", dashed=True))
+    figure = drawn(partial(charts.steps_with_line, labels, shares, bound), one.name, words, (table,))
+    return Figure(**{**figure.as_dict(), "legend": tuple(legend)})

@@ -1,0 +1,211 @@
+"""The facts in sentences: the verdict over the range, and the first divergence told from its beginning."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pipelines.core.model import OutputRange
+from pipelines.core.time import format_duration, format_instant
+from pipelines.report.compare import Pair
+from pipelines.report.facts import Facts
+
+State = Literal["good", "bad", "open"]
+
+CAUSES = {
+    "another_policy": "The live run followed another policy than the job file says.",
+    "stream_stopped_or_restarted": "The live run had stopped or restarted here: a range of its output is missing.",
+    "idle_close_not_recorded": "The live run closed the window while the input was idle, and the log does not say so.",
+    "late_arrivals_after_output": "Events came into the log after the live run had put the window out.",
+    "duplicate_emission": "The live run put out the same window more than once.",
+    "lost_events": "The live run counted without events that are in the log.",
+    "floating_point_only": "The values differ in the last bits of doubles alone.",
+    "row_missing_in_stream": "The live run's row was deleted or never delivered, though its neighbours are there.",
+    "unexplained": "No single cause that was tried explains the difference.",
+}
+
+_STATUS = {
+    "different": "both have the window, with different values",
+    "missing_in_replay": "the live run has the window, the replay has not",
+    "missing_in_stream": "the replay has the window, the live run has not",
+    "duplicated_in_stream": "the live run has the window more than once",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One sentence, and how it is to be taken: ``good``, ``bad``, or ``open`` where there is nothing to judge by."""
+
+    state: State
+    sentence: str
+
+
+def verdict(facts: Facts) -> Verdict:
+    """The verdict over the range in one sentence."""
+    windows, failed = facts.windows, facts.failed
+    total = len(windows.pairs)
+    state: State
+    if not windows.has_windows:
+        return Verdict("bad" if failed else "open", f"No replay has written windows yet{_but(failed)}.")
+    if facts.gaps:
+        missing = " and ".join(span(gap) for gap in facts.gaps)
+        return Verdict(
+            "bad" if failed else "open", f"Not all was replayed: no replay has written {missing}{_but(failed)}."
+        )
+    if not windows.has_stream:
+        state = "bad" if failed else "open"
+        text = f"{_n(total, 'window')} from {_n(facts.events, 'event')}, with no live run to compare them with"
+        return Verdict(state, f"{text}{_but(failed)}.")
+    if windows.different:
+        first = format_instant(windows.different[0].end_us)
+        count = len(windows.different)
+        verb = "differs" if count == 1 else "differ"
+        return Verdict("bad", f"{count:,} of {_n(total, 'window')} {verb} from the live run, the first ending {first}.")
+    text = f"All {_n(total, 'window')} are what the live run gave" if total else "No window ends in this range"
+    return Verdict("bad" if failed else "good", f"{text}{_but(failed)}.")
+
+
+def _but(failed: list[Any]) -> str:
+    if not failed:
+        return ""
+    names = ", ".join(check.name for check in failed)
+    return f", but {'a check' if len(failed) == 1 else f'{len(failed)} checks'} failed: {names}"
+
+
+def first_divergence(facts: Facts) -> list[str]:
+    """The first window that differs, in sentences; empty if none does."""
+    if not facts.windows.different:
+        return []
+    first = facts.windows.different[0]
+    before = next(place for place, pair in enumerate(facts.windows.pairs) if pair is first)
+    told = [
+        f"The first window that differs {window_words(first)}: {_STATUS[first.status]}."
+        + (f" The {_n(before, 'window')} before it in this range agree." if before else "")
+    ]
+    told += list(_values(first))
+    if first.cause is not None:
+        told.append(CAUSES.get(first.cause, f"The cause that was found: {first.cause}."))
+    elif facts.windows.reconciled:
+        told.append("The reconciliation does not know this difference: it is older than the tables.")
+    else:
+        told.append(f"Why is not known yet: {reconcile_command(facts)} finds the cause.")
+    told += evidence_sentences(first.evidence)
+    return told
+
+
+def window_words(pair: Pair) -> str:
+    """``ends 2013-07-08T14:00:00Z (origin JFK, carrier B6)``"""
+    keys = [f"{name} {shown(value)}" for name, value in pair.key.items() if name not in ("window_start", "window_end")]
+    keys = [text for text, (name, value) in zip(keys, _keys(pair), strict=True) if name != "window_id" or value]
+    return f"ends {format_instant(pair.end_us)}" + (f" ({', '.join(keys)})" if keys else "")
+
+
+def _keys(pair: Pair) -> list[tuple[str, Any]]:
+    return [(name, value) for name, value in pair.key.items() if name not in ("window_start", "window_end")]
+
+
+def _values(pair: Pair) -> Iterator[str]:
+    if pair.replay is None or pair.stream is None:
+        there = pair.replay or pair.stream or {}
+        yield f"Its values: {', '.join(f'{name} {shown(value)}' for name, value in there.items())}."
+        return
+    for name, ours in pair.replay.items():
+        theirs = pair.stream.get(name)
+        if ours != theirs:
+            yield f"{name}: the replay gives {shown(ours)}, the live run {shown(theirs)}."
+
+
+def evidence_sentences(evidence: str | None) -> list[str]:
+    """What the reconciliation found: its own sentences if it wrote some, else each fact by name."""
+    if not evidence:
+        return []
+    try:
+        data = json.loads(evidence)
+    except ValueError:
+        return [evidence]
+    if isinstance(data, dict):
+        for name in ("story", "sentences", "sentence", "text"):
+            if name in data:
+                told = data[name]
+                return [str(one) for one in told] if isinstance(told, list) else [str(told)]
+        return [f"{name.replace('_', ' ')}: {shown(value)}" for name, value in data.items()]
+    return [shown(one) for one in data] if isinstance(data, list) else [shown(data)]
+
+
+def shown(value: Any) -> str:
+    """A value as a person reads it."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, dict)):
+        return json.dumps(value, ensure_ascii=False)
+    return str(value)
+
+
+def span(output: OutputRange) -> str:
+    """``[2013-01-01T00:00:00Z, the end)``"""
+    begin = "the beginning" if output.from_us is None else format_instant(output.from_us)
+    end = "the end" if output.to_us is None else format_instant(output.to_us)
+    return f"[{begin}, {end})"
+
+
+def range_words(output: OutputRange) -> str:
+    """``from 2013-01-01T00:00:00Z up to the end of the log``"""
+    begin = "the beginning of the log" if output.from_us is None else format_instant(output.from_us)
+    end = "the end of the log" if output.to_us is None else format_instant(output.to_us)
+    return f"from {begin} up to {end}"
+
+
+def reproduce_command(facts: Facts, run: dict[str, Any]) -> str:
+    """The command that makes the windows of ``run`` anew: its range, and the very versions that it read."""
+    output = _range_options(run["output_from"], run["output_to"])
+    versions = dict(run["versions_read"] or {})
+    several = len(versions) > 1
+    as_of = [
+        f"--as-of {name.rpartition('/')[2]}={version}" if several else f"--as-of {version}"
+        for name, version in sorted(versions.items())
+    ]
+    return " ".join(["tailrace replay", shlex.quote(facts.job.name), *output, *as_of, _place(facts)])
+
+
+def reconcile_command(facts: Facts) -> str:
+    """The command that finds the causes."""
+    return " ".join(["tailrace reconcile", shlex.quote(facts.job.name), *_output_options(facts.output), _place(facts)])
+
+
+def why_command(facts: Facts, pair: Pair) -> str:
+    """The command that tells what made a window's number."""
+    keys = [f"--key {shlex.quote(f'{name}={shown(value)}')}" for name, value in _keys(pair) if value is not None]
+    end = format_instant(pair.end_us)
+    return " ".join(["tailrace why", shlex.quote(facts.job.name), f"--window-end {end}", *keys, _place(facts)])
+
+
+def _output_options(output: OutputRange) -> list[str]:
+    ends = (("--from", output.from_us), ("--to", output.to_us))
+    return [f"{name} {format_instant(instant_us)}" for name, instant_us in ends if instant_us is not None]
+
+
+def _range_options(from_: Any, to: Any) -> list[str]:
+    from pipelines.core.time import from_datetime
+
+    ends = (("--from", from_), ("--to", to))
+    return [f"{name} {format_instant(from_datetime(moment))}" for name, moment in ends if moment is not None]
+
+
+def _place(facts: Facts) -> str:
+    return f"--lakehouse {shlex.quote(facts.lakehouse)}"
+
+
+def _n(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+def duration_words(duration_us: int) -> str:
+    """A lag as a person reads it: ``2m``, ``-30s``; beyond a minute without what lies below a second."""
+    if abs(duration_us) >= 60_000_000:
+        duration_us = duration_us // 1_000_000 * 1_000_000
+    return format_duration(duration_us)

@@ -1,0 +1,60 @@
+"""What a figure of the page is: a chart drawn for two widths, what it says in words, its legend, its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Protocol
+
+from markupsafe import Markup
+
+from pipelines.report.charts import NARROW, WIDE
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Cells as text; from column ``numbers`` on they are numbers and stand to the right."""
+
+    caption: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numbers: int = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Swatch:
+    """One entry of a legend: the CSS variable of its colour, and what it stands for."""
+
+    color: str
+    words: str
+    dashed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One chart. ``words`` is its alternative in text, ``note`` a line below its title."""
+
+    title: str
+    words: str
+    wide: Markup
+    narrow: Markup
+    tables: tuple[Table, ...] = ()
+    legend: tuple[Swatch, ...] = ()
+    note: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Field by field."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+class Draw(Protocol):
+    """Draws a chart in a width."""
+
+    def __call__(self, *, width: int) -> str:
+        """The chart as SVG."""
+
+
+def drawn(draw: Draw | Callable[..., str], title: str, words: str, tables: Sequence[Table]) -> Figure:
+    """A figure whose chart ``draw`` makes in both widths."""
+    wide, narrow = (Markup(draw(width=width)) for width in (WIDE, NARROW))  # noqa: S704  # our own drawing
+    return Figure(title, words, wide, narrow, tuple(tables))
