@@ -17,7 +17,20 @@ from pipelines import __version__
 from pipelines.cli.common import Commands
 from pipelines.core.errors import TailraceError
 
-COMMANDS = ("demo", "check", "ingest", "stream", "plan", "replay", "reconcile", "why", "show", "verify", "report", "doctor")
+COMMANDS = (
+    "demo",
+    "check",
+    "ingest",
+    "stream",
+    "plan",
+    "replay",
+    "reconcile",
+    "why",
+    "show",
+    "verify",
+    "report",
+    "doctor",
+)
 
 OTHER_FAILURE = 4
 """Exit code of a failure that Tailrace has no words for: most often the environment's."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from enum import StrEnum
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipelines.cli.common import context, emit, progress
-from pipelines.core.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,10 +42,6 @@ def register(app: typer.Typer) -> None:
         """Run transcripts: cases of arrivals and what must come of them."""
         from pipelines.transcripts import ENGINES, find, read_file
 
-        if engine is Engine.stream:
-            raise UsageError(
-                "engine stream, the live run, is not built yet", key="--engine", hint="use reference, spark or all"
-            )
         engines = ENGINES if engine is Engine.all else (engine.value,)
         cases = [case for file in find(files) for case in read_file(file)]
         verdicts = _run(cases, engines)
@@ -67,8 +62,7 @@ def _run(cases: list[Case], engines: Iterable[str]) -> list[Verdict]:
     engines = list(engines)
     with progress("verify", len(cases) * len(engines)) as advance:
         for engine in engines:
-            results = on_spark(cases) if engine == "spark" else on_reference(cases)
-            for verdict in results:
+            for verdict in _BY_ENGINE[engine](cases):
                 advance(f"{verdict.case.name} [{engine}]")
                 verdicts.append(verdict)
     return verdicts
@@ -96,6 +90,22 @@ def on_spark(cases: list[Case]) -> Iterator[Verdict]:
             stack.enter_context(tiny_programs(spark))
         pool = stack.enter_context(ThreadPoolExecutor(_SIDE_BY_SIDE))
         yield from pool.map(lambda case: run_case(case, "spark", session=spark, debug=debug), cases)
+
+
+def on_stream(cases: list[Case]) -> Iterator[Verdict]:
+    """All cases in one streaming query."""
+    from pipelines.transcripts import Verdict, judge
+    from pipelines.transcripts.stream import run_stream
+
+    for case, outcome in zip(cases, run_stream(cases), strict=True):
+        yield Verdict(case, "stream", tuple(judge(case, outcome)))
+
+
+_BY_ENGINE: dict[str, Callable[[list[Case]], Iterator[Verdict]]] = {
+    "reference": on_reference,
+    "spark": on_spark,
+    "stream": on_stream,
+}
 
 
 def _line(verdict: Verdict) -> str:

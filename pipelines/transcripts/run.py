@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from pipelines.core.readings import Evaluate
 
-ENGINES = ("reference", "spark")
-"""The engines that exist; ``stream``, the live run, is not built yet."""
+ENGINES = ("reference", "spark", "stream")
+"""One event at a time, the batch program, the live run."""
 
 _TINY_PROGRAMS = {
     # a case has a handful of rows: tasks, files and replanning would cost more than the work
@@ -68,6 +68,10 @@ def run_case(case: Case, engine: str, *, session: SparkSession | None = None, de
             outcome = Outcome(error=case.refused)
         elif engine == "reference":
             outcome = run_reference(case)
+        elif engine == "stream":
+            from pipelines.transcripts.stream import run_stream
+
+            (outcome,) = run_stream([case], session)
         else:
             outcome = run_spark(case, session)
     except Exception as error:

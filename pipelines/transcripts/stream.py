@@ -1,0 +1,145 @@
+"""Many cases on the live engine: all of them ride in one streaming query, a machine each."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from pipelines.core.errors import DataRefused, TailraceError
+from pipelines.core.model import Job
+from pipelines.live.intake import Message
+from pipelines.live.local import messages
+from pipelines.live.machine import Output
+from pipelines.live.program import Program, refuse
+from pipelines.live.rows import Decision, Result
+from pipelines.transcripts.judge import Outcome, Row
+from pipelines.transcripts.read import Case
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+COMMITS = 3
+"""Into how many commits a case's arrivals are cut: what is carried from batch to batch is put to the test as well."""
+_TABLE = pa.schema(
+    [
+        ("key", pa.string()),
+        ("kind", pa.string()),
+        ("input", pa.string()),
+        ("file", pa.string()),
+        ("row_count", pa.int32()),
+        ("body", pa.binary()),
+    ]
+)
+
+
+def run_stream(cases: Sequence[Case], session: SparkSession | None = None) -> list[Outcome]:
+    """What the live engine gives for each of ``cases``, in one query; it runs over each log whole, and the result is
+    cut to the case's range."""
+    from pipelines.batch.row_expressions import SparkExpressions
+    from pipelines.runtime.session import session as the_session
+
+    outcomes: dict[int, Outcome] = {}
+    packed: dict[str, list[list[Message]]] = {}
+    evaluate = SparkExpressions(session)
+    for number, case in enumerate(cases):
+        try:
+            if case.refused is not None:
+                raise case.refused
+            assert case.job is not None
+            refuse(case.job)
+            cuts = sorted({len(case.arrivals) * part // COMMITS for part in range(1, COMMITS)})
+            packed[str(number)] = messages(Program(case.job), case.arrivals, evaluate, cuts)
+        except TailraceError as error:
+            outcomes[number] = Outcome(error=error)
+    if packed:
+        jobs = {key: job for key in packed if (job := cases[int(key)].job) is not None}
+        found = run_messages(session or the_session("tailrace-verify"), jobs, packed)
+        for key, output in found.items():
+            outcomes[int(key)] = _outcome(cases[int(key)], output)
+    return [outcomes[number] for number in range(len(cases))]
+
+
+def run_messages(
+    spark: SparkSession, jobs: Mapping[str, Job], packed: Mapping[str, Sequence[Sequence[Message]]]
+) -> dict[str, Output]:
+    """Run the live operator over each job's commits of messages; the last commit (an announcement) comes before the
+    one before it, so that rows are met announced and not. What was provisional at the end counts as given."""
+    from pipelines.live.query import live_session, operated, outputs_of
+    from pipelines.live.source import log_stream
+
+    total = {key: Output() for key in jobs}
+
+    def collect(frame: DataFrame, _: int) -> None:
+        for key, output in outputs_of(frame).items():
+            whole = total[key]
+            whole.decisions += output.decisions
+            whole.results += output.results
+            if output.moved:
+                whole.provisional_decisions = output.provisional_decisions
+                whole.provisional_results = output.provisional_results
+            whole.told = output.told or (whole.told and not output.moved)
+            whole.error = whole.error or output.error
+
+    with tempfile.TemporaryDirectory(prefix="tailrace-verify-") as folder:
+        table, checkpoint = str(Path(folder) / "messages"), str(Path(folder) / "checkpoint")
+        for commit in _commits(packed):
+            write_deltalake(table, commit, mode="append")
+        live = live_session(spark, partitions=2)
+        stream = operated(log_stream(live, table, files_per_trigger=1), dict(jobs)).writeStream.outputMode("append")
+        query = stream.option("checkpointLocation", checkpoint).foreachBatch(collect).trigger(availableNow=True).start()
+        query.awaitTermination()
+    return total
+
+
+def _commits(packed: Mapping[str, Sequence[Sequence[Message]]]) -> list[pa.Table]:
+    rows: dict[int, list[tuple[object, ...]]] = {}
+    for key, commits in packed.items():
+        *logged, announced = commits
+        ordered = [*logged[:-1], announced, logged[-1]]
+        for number, commit in enumerate(ordered):
+            rows.setdefault(number, []).extend((key, *message) for message in commit)
+    tables = []
+    for number in sorted(rows):
+        columns = list(zip(*rows[number], strict=True)) or [()] * len(_TABLE)
+        arrays = [pa.array(list(values), kind.type) for values, kind in zip(columns, _TABLE, strict=True)]
+        tables.append(pa.Table.from_arrays(arrays, schema=_TABLE))
+    return tables
+
+
+def _outcome(case: Case, output: Output) -> Outcome:
+    if isinstance(output.error, TailraceError):
+        return Outcome(error=output.error)
+    if output.error is not None:
+        return Outcome(error=DataRefused(f"the log is not in order: {output.error}"))
+    assert output.told, "the end of the log was not reached"
+    assert case.job is not None
+    program = Program(case.job)
+    decisions = [one for one in (*output.decisions, *output.provisional_decisions) if one.arrival in case.output]
+    results = [one for one in (*output.results, *output.provisional_results) if one.end in case.output]
+    return Outcome(tuple(map(_verdict, decisions)), tuple(_window(program, one) for one in results))
+
+
+def _verdict(one: Decision) -> Row:
+    return {
+        "input": one.input,
+        "partition": one.partition,
+        "sequence": one.sequence,
+        "arrival_time": one.arrival,
+        "event_time": one.time,
+        "verdict": one.verdict,
+        "reasons": list(one.reasons),
+        "system_timestamp": one.system,
+        "lifetime_end": one.lifetime_end,
+        "watermark": one.watermark,
+        "missed_windows": list(one.missed),
+    }
+
+
+def _window(program: Program, one: Result) -> Row:
+    names = ("window_start", "window_end", "window_id", *program.output_names)
+    return dict(zip(names, (*one[:3], *one.values), strict=True))
