@@ -223,6 +223,8 @@ class Job:
     strict_limits: bool = False
     keep_verdicts: Literal["exceptions", "all"] = "exceptions"
     stream_windows: str = ""
+    stream_columns: tuple[tuple[str, str], ...] = ()
+    """Columns of the live run's table that are called otherwise there: (name there, name in ``windows/<job>``)."""
 
     def input(self, name: str) -> Input:
         """The input of that name; KeyError if there is none."""
@@ -238,7 +240,10 @@ class Job:
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the job's meaning, 64 hex digits: layout, comments and spelled-out defaults do not change it."""
-        text = json.dumps(_canonical(self), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        meaning = self.as_dict()
+        # what another system calls its columns changes no result
+        del meaning["stream_columns"]
+        text = json.dumps(meaning, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def as_dict(self) -> dict[str, object]:

@@ -104,6 +104,7 @@ class _Builder:
             strict_limits=section.strict_limits,
             keep_verdicts=section.keep_verdicts,
             stream_windows=section.stream.windows or f"stream_windows/{section.job}",
+            stream_columns=self.stream_columns(section.stream, query),
         )
         exceeded = limits_exceeded(job) if job.strict_limits else []
         if exceeded:
@@ -299,6 +300,18 @@ class _Builder:
         self.result_names(names, part.aggregates)
         window = self.window(part.window, section.profile, columns, ("query", "window"))
         return model.Query(window, aggregates, sources, join, where, group_by)
+
+    def stream_columns(self, part: schema.StreamSection, query: model.Query) -> tuple[tuple[str, str], ...]:
+        names = [model.output_name(column) for column in query.group_by] + [one.name for one in query.aggregates]
+        known = [*names, "window_start", "window_end", "window_id", "emitted_at"]
+        mapping: list[tuple[str, str]] = []
+        for theirs, ours in part.columns.items():
+            path: KeyPath = ("stream", "columns", theirs)
+            column = self.at(path, partial(check_column, ours, known))
+            if any(column == other for _, other in mapping):
+                raise self.error(f"'{column}' is the meaning of two columns", path)
+            mapping.append((theirs, column))
+        return tuple(mapping)
 
     def result_names(self, keys: list[str], aggregates: Mapping[str, str]) -> None:
         for index, key in enumerate(keys):

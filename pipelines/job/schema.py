@@ -187,6 +187,7 @@ class QuerySection(Section):
 
 class StreamSection(Section):
     windows: str | None = None
+    columns: dict[str, str] = {}
 
 
 class JobSection(Section):

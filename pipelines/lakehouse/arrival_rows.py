@@ -1,0 +1,82 @@
+"""Arrivals as the reference engine takes them, read without Spark: a few at a time, by arrival time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from pipelines.core.model import Arrival, Input
+from pipelines.core.readrange import ReadRange
+from pipelines.core.time import DAY, from_datetime
+from pipelines.lakehouse.schema import LOG_COLUMNS, TIMESTAMP
+
+
+def arrival_rows(table: DeltaTable, part: Input, read: ReadRange) -> list[Arrival]:
+    """The arrivals of input ``part`` in ``read``, both ends included, in arrival order, from its opened log.
+
+    Instants are ``int`` microseconds, also inside arrays, maps and structs.
+    """
+    names = [name for name, _ in LOG_COLUMNS] + [column.name for column in part.columns]
+    rows = table.to_pyarrow_dataset().to_table(columns=names, filter=_condition(read))
+    rows = rows.sort_by([(name, "ascending") for name in ("arrival_time", "input_partition", "sequence")])
+    columns = {name: plain_values(rows[name]) for name in names}
+    payloads = [column.name for column in part.columns]
+    return [
+        Arrival(
+            input=part.name,
+            input_partition=columns["input_partition"][index],
+            sequence=columns["sequence"][index],
+            arrival_time_us=columns["arrival_time"][index],
+            payload={name: columns[name][index] for name in payloads},
+            punctuation_us=columns["punctuation_time"][index],
+            cause=columns["cause"][index],
+        )
+        for index in range(rows.num_rows)
+    ]
+
+
+def plain_values(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column as the engines' rows hold them: instants as ``int`` microseconds, maps as dicts."""
+    if pa.types.is_timestamp(column.type):
+        return list(column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_pylist())
+    if not pa.types.is_nested(column.type):
+        return list(column.to_pylist())
+    return [_plain(value) for value in column.to_pylist(maps_as_pydicts="strict")]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return from_datetime(value)
+    if isinstance(value, date):
+        return value
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {_plain(key): _plain(item) for key, item in value.items()}
+    return value
+
+
+def _condition(read: ReadRange) -> pc.Expression | None:
+    time, day = pc.field("arrival_time"), pc.field("arrival_date")
+    parts: list[pc.Expression] = []
+    if read.from_us is not None:
+        parts += [time >= pa.scalar(read.from_us, TIMESTAMP), day >= _day(read.from_us)]
+    if read.to_us is not None:
+        parts += [time <= pa.scalar(read.to_us, TIMESTAMP), day <= _day(read.to_us)]
+    return _all(parts)
+
+
+def _day(instant_us: int) -> pa.Scalar:
+    return pa.scalar(instant_us // DAY, pa.int32()).cast(pa.date32())
+
+
+def _all(parts: Sequence[pc.Expression]) -> pc.Expression | None:
+    wanted = None
+    for part in parts:
+        wanted = part if wanted is None else wanted & part
+    return wanted

@@ -1,0 +1,160 @@
+"""The live run's results as a frame with the columns of ``windows/<job>``, wherever and however they are stored."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
+
+from pipelines.core.errors import UsageError, did_you_mean
+from pipelines.core.model import AnyOf, Grid, Job, OutputRange, Sliding, Snapshot, output_name
+from pipelines.lakehouse.layout import WINDOWS
+from pipelines.lakehouse.root import Lakehouse
+
+_CATALOG_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){1,2}")
+EMITTED_AT = "emitted_at"
+
+
+@dataclass(frozen=True)
+class LiveTable:
+    """Rows of the range with the keys and aggregates of ``windows/<job>`` and ``emitted_at``.
+
+    ``name`` is what the user calls it, ``version`` its Delta version (None in a catalog), ``lacking`` the aggregates
+    that it does not have, which are not compared.
+    """
+
+    name: str
+    version: int | None
+    rows: DataFrame
+    lacking: tuple[str, ...]
+
+
+def key_names(job: Job) -> list[str]:
+    """The columns that tell one window result from another."""
+    return ["window_start", "window_end", "window_id", *(output_name(column) for column in job.query.group_by)]
+
+
+def live_table(
+    spark: SparkSession, house: Lakehouse, job: Job, output: OutputRange, ours: T.StructType, against: str | None
+) -> LiveTable:
+    """The live table ``against`` (default: the job's) cut to ``output``; ``ours`` are the columns of ``windows/<job>``.
+
+    ``against`` is a table under the lakehouse root, a Delta folder or URI, or a catalog name. Raises
+    :class:`UsageError` if there is no such table, or it lacks a column that is needed.
+    """
+    name = against or job.stream_windows
+    frame, version, by_day = _open(spark, house, name, output)
+    there = {field.name.lower(): field for field in frame.schema}
+    mapping = {ours_name: theirs for theirs, ours_name in job.stream_columns}
+    for theirs in mapping.values():
+        if theirs.lower() not in there:
+            raise UsageError(
+                f"the table {name} has no column '{theirs}', which 'stream.columns' names;"
+                f" {did_you_mean(theirs.lower(), there)}"
+            )
+    found = {column: there.get(mapping.get(column, column).lower()) for column in (*ours.names, EMITTED_AT)}
+    aggregates = [one.name for one in job.query.aggregates]
+    lacking = tuple(one for one in aggregates if found[one] is None)
+    if len(lacking) == len(aggregates):
+        raise UsageError(
+            f"the table {name} has none of the aggregates {', '.join(aggregates)}: there is nothing to compare",
+            hint="name its columns in 'stream.columns' of the job file",
+        )
+    columns = []
+    for column in key_names(job):
+        columns.append(_key(job, name, column, found, ours[column].dataType).alias(column))
+    for column in aggregates:
+        field = found[column]
+        if field is not None:
+            columns.append(_value(field, ours[column].dataType).alias(column))
+    emitted = found[EMITTED_AT]
+    if emitted is None:
+        columns.append(F.lit(None).cast("timestamp").alias(EMITTED_AT))
+    else:
+        columns.append(F.col(f"`{emitted.name}`").cast("timestamp").alias(EMITTED_AT))
+    rows = frame.select(*columns)
+    if not by_day:
+        condition = _condition(output)
+        rows = rows if condition is None else rows.filter(condition)
+    return LiveTable(name, version, rows, lacking)
+
+
+def _open(spark: SparkSession, house: Lakehouse, name: str, output: OutputRange) -> tuple[DataFrame, int | None, bool]:
+    """The table, its version, and whether it is laid out as the lakehouse's own and cut to the range already."""
+    if _CATALOG_NAME.fullmatch(name):
+        try:
+            frame = spark.read.table(name)
+            frame.schema  # noqa: B018  # asks the catalog
+        except AnalysisException as error:
+            raise UsageError(
+                f"the catalog has no table {name}: {str(error).splitlines()[0]}", key="--against"
+            ) from None
+        return frame, None, False
+    place = str(Path(name).absolute()) if name.startswith((".", "~")) else name
+    table = house.open(place)
+    if table is None:
+        raise UsageError(
+            f"there is no table {name} with the live run's results in {house.root}",
+            hint="run 'tailrace stream JOB', or name the table with --against or 'stream.windows' of the job file",
+        )
+    version = table.version()
+    frame = spark.read.format("delta").option("versionAsOf", version).load(house.uri(place))
+    condition = WINDOWS.condition(output)
+    kinds = {field.name: field.dataType for field in frame.schema}
+    ours = isinstance(kinds.get("window_end"), T.TimestampType) and isinstance(kinds.get("output_date"), T.DateType)
+    if ours and condition is not None:
+        return frame.filter(condition), version, True
+    return frame, version, ours
+
+
+def _condition(output: OutputRange) -> Column | None:
+    end = F.unix_micros("window_end")
+    parts = []
+    if output.from_us is not None:
+        parts.append(end >= output.from_us)
+    if output.to_us is not None:
+        parts.append(end < output.to_us)
+    return None if not parts else parts[0] if len(parts) == 1 else parts[0] & parts[1]
+
+
+def _key(job: Job, table: str, column: str, found: Mapping[str, T.StructField | None], kind: T.DataType) -> Column:
+    field = found[column]
+    if field is not None:
+        return _value(field, kind, exactly=True)
+    window = job.query.window
+    end = found["window_end"]
+    if column == "window_id" and not isinstance(window, AnyOf):
+        return F.lit(None).cast("string")
+    if column == "window_start" and end is not None:
+        # the window's shape says where it starts
+        ends = F.unix_micros(_value(end, T.TimestampType()))
+        if isinstance(window, Snapshot) and job.profile == "stream_analytics":
+            return F.timestamp_micros(ends)
+        if isinstance(window, (Grid, Sliding)):
+            return F.timestamp_micros(ends - window.size_us)
+    raise UsageError(
+        f"the table {table} has no column '{column}', which tells its rows apart",
+        hint=f"name it in 'stream.columns' of the job file: {{their_name: {column}}}",
+    )
+
+
+def _value(field: T.StructField, kind: T.DataType, *, exactly: bool = False) -> Column:
+    """A column of the live table as ours holds it; numbers of another type stay what they are and compare as such."""
+    column = F.col(f"`{field.name}`")
+    if field.dataType == kind:
+        return column
+    if isinstance(kind, T.TimestampType) and not isinstance(
+        field.dataType, (T.TimestampNTZType, T.StringType, T.DateType)
+    ):
+        raise UsageError(
+            f"column '{field.name}' of the live run's table is {field.dataType.simpleString().upper()}, not a TIMESTAMP"
+        )
+    if not exactly and isinstance(kind, T.NumericType) and isinstance(field.dataType, T.NumericType):
+        return column
+    return column.try_cast(kind)

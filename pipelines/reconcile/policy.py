@@ -1,0 +1,163 @@
+"""Was the live run under another policy? Changed settings are tried on a few windows; what survives is proved on all.
+
+A probe is one window end with all its live rows. A change that explains a differing probe and breaks no equal one is
+kept; the caller recomputes the whole range under it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from pipelines.core.errors import DataRefused
+from pipelines.core.model import AnyOf, Arrival, Grid, Job, OutputRange, Session, Sliding, Window
+from pipelines.core.readings import Evaluate
+from pipelines.core.readrange import ReadRange, read_range
+from pipelines.core.time import DAY
+from pipelines.reconcile.changes import Change, round_changes, round_pairs, threshold_changes, window_changes
+from pipelines.reconcile.recompute import Logs, recompute, same_rows, window_rows
+
+_SEEDS = 3
+_THRESHOLDS = 600
+_PAIRS = 1500
+_OPEN_US = 2 * DAY
+"""How far to look where a job would have to read the whole log; what is found is proved exactly afterwards."""
+_MANY = 20_000
+
+Row = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One window end, all live rows that end there, and whether they are what the replay gave."""
+
+    end_us: int
+    live: Sequence[Row]
+    equal: bool
+
+
+@dataclass
+class Found:
+    """A change that explains ``explained`` of the differing probes; ``others`` are as good."""
+
+    change: Change
+    explained: int
+    others: list[Change] = field(default_factory=list)
+
+
+@dataclass
+class Search:
+    """The search for one job: ``probes`` that differ and that are equal, compared in columns ``names``."""
+
+    job: Job
+    logs: Logs
+    evaluate: Evaluate
+    names: Sequence[str]
+    probes: Sequence[Probe]
+
+    def find(self, fingerprints: Collection[str], *, thorough: bool = True) -> Found | None:
+        """The best change; one whose fingerprint the live run recorded is taken before any other.
+
+        Not ``thorough``: one setting at a time, at round values only.
+        """
+        differing = [probe for probe in self.probes if not probe.equal]
+        if not differing:
+            return None
+        survivors: list[tuple[int, Change]] = []
+        for stage in islice(self._stages(differing[:_SEEDS]), None if thorough else 2):
+            tried = list(stage)
+            recorded = [change for change in tried if change.job.fingerprint in fingerprints]
+            for change in recorded:
+                if explained := self._explained(change, differing):
+                    return Found(change, explained)
+            for change in tried:
+                explained = self._explained(change, differing)
+                if explained:
+                    survivors.append((explained, change))
+            if any(explained * 2 >= len(differing) for explained, _ in survivors):
+                break
+        if not survivors:
+            return None
+        survivors.sort(key=lambda one: (-one[0], one[1].cost))
+        best, change = survivors[0]
+        return Found(change, best, [other for explained, other in survivors[1:] if explained == best])
+
+    def _stages(self, seeds: Sequence[Probe]) -> Iterator[Iterable[Change]]:
+        spans = [(_int(row["window_start"]), _int(row["window_end"])) for probe in self.probes for row in probe.live]
+        yield window_changes(self.job, spans)
+        yield round_changes(self.job)
+        yield _first(_THRESHOLDS, (change for seed in seeds for change in self._near(seed)))
+        yield _first(_PAIRS, round_pairs(self.job))
+
+    def _near(self, seed: Probe) -> Iterator[Change]:
+        output = OutputRange(seed.end_us, seed.end_us + 1)
+        arrivals = self._slice(self.job, output)
+        if len(arrivals) > _MANY:
+            return
+        fates = recompute(self.job, arrivals, OutputRange(), self.evaluate).fates
+        yield from threshold_changes(self.job, fates, [seed.end_us, seed.end_us - reach_us(self.job.query.window)])
+
+    def _explained(self, change: Change, differing: Sequence[Probe]) -> int:
+        """How many differing probes the change explains; 0 as soon as an equal one breaks or too many stay."""
+        explained = failed = 0
+        for probe in differing:
+            if self._gives(change, probe):
+                explained += 1
+            else:
+                failed += 1
+                if failed >= _SEEDS and not explained:
+                    return 0
+        if not explained:
+            return 0
+        return explained if all(self._gives(change, probe) for probe in self.probes if probe.equal) else 0
+
+    def _gives(self, change: Change, probe: Probe) -> bool:
+        output = OutputRange(probe.end_us, probe.end_us + 1)
+        try:
+            rows = window_rows(change.job, self._slice(change.job, output), output, self.evaluate)
+        except DataRefused:
+            return False
+        return same_rows(rows, probe.live, self.names)
+
+    def _slice(self, job: Job, output: OutputRange) -> list[Arrival]:
+        return self.logs.of(job, near(job, output, self.logs))
+
+
+def near(job: Job, output: OutputRange, logs: Logs) -> ReadRange:
+    """The arrivals that make ``output`` exact, cut to a stretch around it where that would be a long log's whole."""
+    read = read_range(job, output)
+    if (read.from_us is not None and read.to_us is not None) or output.from_us is None or output.to_us is None:
+        return read
+    if sum(logs.rows_within(part.name, read) for part in job.inputs) <= _MANY:
+        return read
+    from_us = output.from_us - _OPEN_US if read.from_us is None else read.from_us
+    to_us = output.to_us + _OPEN_US if read.to_us is None else read.to_us
+    return ReadRange(from_us, to_us, read.rule)
+
+
+def reach_us(window: Window) -> int:
+    """How far back a window reaches from its end, as far as its settings say."""
+    match window:
+        case Grid(size_us=size_us) | Sliding(size_us=size_us):
+            return size_us
+        case Session(timeout_us=timeout_us):
+            return timeout_us
+        case AnyOf(members=members):
+            return max(reach_us(member) for _, member in members)
+    return 0
+
+
+def _first(limit: int, changes: Iterator[Change]) -> Iterator[Change]:
+    seen: set[Job] = set()
+    for change in changes:
+        if change.job not in seen:
+            seen.add(change.job)
+            yield change
+        if len(seen) >= limit:
+            return
+
+
+def _int(value: object) -> int:
+    assert isinstance(value, int)
+    return value

@@ -1,0 +1,92 @@
+"""What a reconciliation says: counts, and the first difference in output order told as a story."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pipelines.core.model import OutputRange
+from pipelines.core.time import format_instant
+
+
+@dataclass(frozen=True)
+class Reconciliation:
+    """One range compared: rows by status, differences by cause, and the first of them as a row of plain data."""
+
+    job: str
+    against: str
+    output: OutputRange
+    equal: int
+    by_status: dict[str, int]
+    by_cause: dict[str, int]
+    first: Mapping[str, object] | None
+    notes: tuple[str, ...]
+    table: str
+    version: int
+    versions_read: dict[str, int]
+
+    @property
+    def differing(self) -> int:
+        """How many keys differ."""
+        return sum(self.by_status.values())
+
+    @property
+    def story(self) -> list[str]:
+        """The first difference in output order, in sentences; nothing where all agrees."""
+        return [] if self.first is None else first_story(self.first)
+
+    def as_dict(self) -> dict[str, object]:
+        """JSON-ready data."""
+        return {
+            "job": self.job,
+            "against": self.against,
+            "from": None if self.output.from_us is None else format_instant(self.output.from_us),
+            "to": None if self.output.to_us is None else format_instant(self.output.to_us),
+            "agrees": not self.differing,
+            "equal": self.equal,
+            "differing": self.differing,
+            "by_status": self.by_status,
+            "by_cause": self.by_cause,
+            "first": None if self.first is None else dict(self.first),
+            "story": self.story,
+            "notes": list(self.notes),
+            "table": self.table,
+            "version": self.version,
+            "versions_read": self.versions_read,
+        }
+
+
+def first_story(row: Mapping[str, object]) -> list[str]:
+    """Sentences about one row of ``reconciliations/<job>``, given as plain data."""
+    said = {"window_start", "window_end", "window_id", "output_date", "status", "cause", "evidence"}
+    said |= {"replay", "stream", "copies", "emitted_at"}
+    keys = ", ".join(f"{name} {value}" for name, value in row.items() if name not in said)
+    which = f" of {keys}" if keys else ""
+    window = f"the window from {row['window_start']} to {row['window_end']}{which}"
+    if row["window_id"] is not None:
+        window += f" ({row['window_id']})"
+    sentences = [f"The first difference is {window}: {_sides(row)}."]
+    evidence = row["evidence"]
+    assert isinstance(evidence, str)
+    sentences.append(f"Cause: {row['cause']}. {json.loads(evidence)['says']}")
+    return sentences
+
+
+def _sides(row: Mapping[str, object]) -> str:
+    replay, stream = row["replay"], row["stream"]
+    if stream is None:
+        return f"the replay has {_values(replay)}, the live run has no such row"
+    if replay is None:
+        return f"the live run has {_values(stream)}, the replay has no such row"
+    copies = f", in {row['copies']} copies" if row["status"] == "duplicated_in_stream" else ""
+    return f"the replay has {_values(replay, stream)}, the live run {_values(stream, replay)}{copies}"
+
+
+def _values(values: object, other: object = None) -> str:
+    """``cars 11, mean 2.5``; beside another side only what differs, unless nothing does."""
+    assert isinstance(values, Mapping)
+    shown = dict(values)
+    if isinstance(other, Mapping):
+        shown = {name: value for name, value in values.items() if value != other.get(name)} or shown
+    return ", ".join(f"{name} {'null' if value is None else value}" for name, value in shown.items())
