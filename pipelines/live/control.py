@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -31,8 +31,9 @@ _COLUMNS = pa.schema([("generation", pa.int32()), ("number", pa.int64()), ("body
 
 @dataclass(frozen=True)
 class Announcement:
-    """``versions`` of the arrival logs up to which everything is announced, their ``partitions``; ``portions`` are the
-    files of the commits since the announcement before, a commit at a time."""
+    """``versions`` of the arrival logs up to which everything is announced, their ``partitions`` and number of
+    ``rows``; ``portions`` are the files of the commits since the announcement before, a commit at a time, each with its
+    number of rows. ``stream_id`` names the generation in the tables' transactions."""
 
     generation: int
     number: int
@@ -40,6 +41,7 @@ class Announcement:
     stream_id: str
     versions: Mapping[str, int]
     partitions: Mapping[str, list[int]]
+    rows: int
     portions: list[dict[str, Any]] = field(default_factory=list)
     end_of_log: bool = False
 
@@ -65,7 +67,8 @@ def latest(house: Lakehouse, job: Job) -> Announcement | None:
 
 
 def announce(house: Lakehouse, job: Job, *, end_of_log: bool, anew: bool = False) -> Announcement:
-    """Write down what the logs hold now; begins a new generation if ``anew``, or if the known partitions changed.
+    """Write down what the logs hold now. A new generation begins if ``anew``, or if a partition that nobody had
+    declared was heard for the first time after other rows had been decided without it.
 
     Raises :class:`UsageError` if an input has no log yet, or the stream was begun under another meaning of the job.
     """
@@ -76,41 +79,53 @@ def announce(house: Lakehouse, job: Job, *, end_of_log: bool, anew: bool = False
             hint="run 'tailrace stream' with --anew to begin again at the start of the log",
         )
     tables = {part.name: _table(house, part.name) for part in job.inputs}
-    versions = {name: table.version() for name, table in tables.items()}
     if before is not None and not anew:
-        grown = _partitions_since(tables, before)
-        if any(set(grown[part.name]) - set(before.partitions[part.name]) for part in job.inputs):
-            anew = _matters(job, before, grown)
-        partitions = {name: sorted({*numbers, *before.partitions[name]}) for name, numbers in grown.items()}
-    if before is None or anew:
-        partitions = {name: _partitions(table) for name, table in tables.items()}
-        generation = 0 if before is None else before.generation + 1
-        number, since, stream_id = 0, dict.fromkeys(versions, -1), uuid.uuid4().hex
-    else:
-        generation, number, stream_id = before.generation, before.number + 1, before.stream_id
-        since = dict(before.versions)
-    portions = [
-        {"input": name, "files": files}
-        for name, table in tables.items()
-        for files in _commits(house.uri(arrivals_table(name)), since[name] + 1, versions[name])
-    ]
-    made = Announcement(
-        generation, number, job.fingerprint, stream_id, versions, partitions, portions, end_of_log=end_of_log
+        made = _following(house, before, tables, end_of_log)
+        known = {part.name: {*before.partitions[part.name], *range(part.partitions or 0)} for part in job.inputs}
+        if not before.rows or all(set(made.partitions[name]) <= numbers for name, numbers in known.items()):
+            return _written(house, job, made)
+    nothing = Announcement(
+        generation=0 if before is None else before.generation + 1,
+        number=-1,
+        fingerprint=job.fingerprint,
+        stream_id=uuid.uuid4().hex,
+        versions=dict.fromkeys(tables, -1),
+        partitions={name: [] for name in tables},
+        rows=0,
     )
-    row = {"generation": [generation], "number": [number], "body": [json.dumps(made.__dict__)]}
+    return _written(house, job, _following(house, nothing, tables, end_of_log))
+
+
+def _following(
+    house: Lakehouse, before: Announcement, tables: Mapping[str, DeltaTable], end_of_log: bool
+) -> Announcement:
+    """The announcement after ``before`` in its generation."""
+    partitions: dict[str, list[int]] = {}
+    portions: list[dict[str, Any]] = []
+    rows = before.rows
+    for name, table in tables.items():
+        known = set(before.partitions[name])
+        for commit in _commits(house.uri(arrivals_table(name)), before.versions[name] + 1, table.version()):
+            portions.append({"input": name, "files": {one.name: one.rows for one in commit}})
+            rows += sum(one.rows for one in commit)
+            for one in commit:
+                known |= one.partitions(known)
+        partitions[name] = sorted(known)
+    return replace(
+        before,
+        number=before.number + 1,
+        versions={name: table.version() for name, table in tables.items()},
+        partitions=partitions,
+        rows=rows,
+        portions=portions,
+        end_of_log=end_of_log,
+    )
+
+
+def _written(house: Lakehouse, job: Job, made: Announcement) -> Announcement:
+    row = {"generation": [made.generation], "number": [made.number], "body": [json.dumps(asdict(made))]}
     write_deltalake(control_uri(house, job), pa.table(row, schema=_COLUMNS), mode="append")
     return made
-
-
-def _matters(job: Job, before: Announcement, grown: Mapping[str, list[int]]) -> bool:
-    """Whether partitions that appeared can change what was decided without them: not those the job had declared, and
-    not while nothing had been read."""
-    if not any(version >= 0 and before.partitions[name] for name, version in before.versions.items()):
-        return False
-    return any(
-        set(grown[part.name]) - set(before.partitions[part.name]) - set(range(part.partitions or 0))
-        for part in job.inputs
-    )
 
 
 def _table(house: Lakehouse, name: str) -> DeltaTable:
@@ -123,19 +138,30 @@ def _table(house: Lakehouse, name: str) -> DeltaTable:
     return table
 
 
-def _partitions(table: DeltaTable) -> list[int]:
-    column = table.to_pyarrow_dataset().to_table(columns=["input_partition"])["input_partition"]
-    return sorted(number for number in pc.unique(column).to_pylist() if number is not None)
+@dataclass(frozen=True)
+class _File:
+    """One data file that a commit brought."""
+
+    name: str
+    rows: int
+    stats: Mapping[str, Any]
+    path: str
+    files: PyFileSystem
+
+    def partitions(self, known: set[int]) -> set[int]:
+        """The input partitions of its rows; it is read only if its statistics allow others than ``known``."""
+        least, most = (self.stats.get(which, {}).get("input_partition") for which in ("minValues", "maxValues"))
+        if least is not None and most is not None:
+            if least == most:
+                return {int(least)}
+            if most - least < len(known) and set(range(least, most + 1)) <= known:
+                return set()
+        column = _dataset(self.files, self.path).to_table(columns=["input_partition"])["input_partition"]
+        return {number for number in pc.unique(column).to_pylist() if number is not None}
 
 
-def _partitions_since(tables: Mapping[str, DeltaTable], before: Announcement) -> dict[str, list[int]]:
-    return {
-        name: [] if table.version() == before.versions[name] else _partitions(table) for name, table in tables.items()
-    }
-
-
-def _commits(uri: str, first: int, last: int) -> list[dict[str, int]]:
-    """For each commit from version ``first`` to ``last`` that brought rows: its files with their numbers of rows."""
+def _commits(uri: str, first: int, last: int) -> list[list[_File]]:
+    """For each commit from version ``first`` to ``last`` that brought rows: its files."""
     if first > last:
         return []
     files = PyFileSystem(DeltaStorageHandler(uri, None))
@@ -150,16 +176,18 @@ def _commits(uri: str, first: int, last: int) -> list[dict[str, int]]:
             )
         with files.open_input_stream(f"_delta_log/{name}") as stream:
             actions = [json.loads(line) for line in bytes(stream.read()).decode().splitlines() if line.strip()]
-        added = [action["add"] for action in actions if action.get("add", {}).get("dataChange")]
-        counted = {unquote(one["path"]).rpartition("/")[2]: _rows(files, one) for one in added}
-        counted = {file: rows for file, rows in counted.items() if rows}
-        if counted:
-            found.append(counted)
+        added = [_file(files, action["add"]) for action in actions if action.get("add", {}).get("dataChange")]
+        commit = [one for one in added if one.rows]
+        if commit:
+            found.append(commit)
     return found
 
 
-def _rows(files: PyFileSystem, added: Mapping[str, Any]) -> int:
-    stats = json.loads(added.get("stats") or "{}")
-    if "numRecords" in stats:
-        return int(stats["numRecords"])
-    return int(ds.dataset(unquote(added["path"]), filesystem=files, format="parquet").count_rows())
+def _file(files: PyFileSystem, added: Mapping[str, Any]) -> _File:
+    path, stats = unquote(added["path"]), json.loads(added.get("stats") or "{}")
+    rows = stats["numRecords"] if "numRecords" in stats else _dataset(files, path).count_rows()
+    return _File(path.rpartition("/")[2], int(rows), stats, path, files)
+
+
+def _dataset(files: PyFileSystem, path: str) -> ds.Dataset:
+    return ds.dataset(path, filesystem=files, format="parquet")
