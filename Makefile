@@ -8,7 +8,7 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(
 	$(name) -c 'import sys; print("$(name)") if sys.version_info >= (3, 11) else None' 2>/dev/null | grep -v None)))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-long lint format ui lock clean
+.PHONY: help install demo test test-browser test-long lint format ui lock clean
 
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -42,6 +42,9 @@ lint: $(READY) ## Check style, types and who may import whom
 format: $(READY) ## Mend style where a machine can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+test-browser: $(READY) ## Look at the report in a real Chromium (found on the PATH, or named by TAILRACE_CHROMIUM)
+	$(BIN)/python -m pytest tests/browser
 
 test-long: $(READY) ## Run thousands of random cases, reference against Spark (an hour or more)
 	TAILRACE_PROPERTY_CASES=2000 $(BIN)/python -m pytest tests/properties

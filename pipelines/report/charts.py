@@ -16,6 +16,18 @@ import vl_convert
 
 WIDE, NARROW = 720, 340
 HEAT_STEPS = 6
+_CLOCK = {
+    "milliseconds": "%H:%M:%S.%L",
+    "seconds": "%H:%M:%S",
+    "minutes": "%H:%M",
+    "hours": "%H:%M",
+    "date": "%d %b",
+    "week": "%d %b",
+    "month": "%b %Y",
+    "quarter": "%b %Y",
+    "year": "%Y",
+}
+"""How ticks of each size are written."""
 _TEXT, _FAINT, _GRID = "var(--ink)", "var(--faint)", "var(--grid)"
 
 
@@ -72,7 +84,7 @@ def heat_map(
     color = alt.Color("n:Q", scale=alt.Scale(type="threshold", domain=list(thresholds), range=steps), legend=None)
     x = _time_axis(x_us, width_us, width)
     layers: list[Any] = [_chart(data).mark_rect().encode(x=x, x2="x2:Q", y=y, y2="y2:Q", color=color)]
-    layers += [_level(line, y) for line in lines]
+    layers += [layer for line in lines for layer in _level(line, y)]
     if trace:
         points = [
             {"x": (x_us[column] + width_us // 2) // 1000, "y": height} for column, height in sorted(trace.items())
@@ -174,9 +186,13 @@ def pairs_over_time(
     return _drawn(alt.layer(*layers), width, 220)
 
 
-def _level(line: Line, y: Any) -> Any:
+def _level(line: Line, y: Any) -> list[Any]:
+    """A dashed line on one of paper, so that it is seen on any cell."""
     data = _chart([{"y": line.at}])
-    return data.mark_rule(stroke=f"var(--{line.color})", strokeWidth=2, strokeDash=[6, 4]).encode(y=y)
+    return [
+        data.mark_rule(stroke="var(--paper)", strokeWidth=4).encode(y=y),
+        data.mark_rule(stroke=f"var(--{line.color})", strokeWidth=2, strokeDash=[6, 4]).encode(y=y),
+    ]
 
 
 def _chart(rows: Sequence[Mapping[str, Any]]) -> Any:
@@ -185,12 +201,19 @@ def _chart(rows: Sequence[Mapping[str, Any]]) -> Any:
 
 def _time_axis(x_us: Sequence[int], width_us: int, width: int, field: str = "x:T") -> Any:
     domain = [x_us[0] // 1000, (x_us[-1] + width_us) // 1000] if x_us else [0, 1]
-    axis = alt.Axis(title=None, grid=False, tickCount=max(2, width // 110), labelOverlap="greedy", labelFlush=True)
+    axis = alt.Axis(
+        title=None,
+        grid=False,
+        tickCount=max(2, width // 110),
+        labelOverlap="greedy",
+        labelFlush=True,
+        format=_CLOCK,
+    )
     return alt.X(field, scale=alt.Scale(type="utc", domain=domain, nice=False), axis=axis)
 
 
 def _count_axis() -> Any:
-    return alt.Axis(title=None, format="~s", tickCount=3)
+    return alt.Axis(title=None, tickCount=3)
 
 
 def _labels(labels: Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import resources
 
@@ -81,6 +81,7 @@ def render(facts: Facts) -> str:
         status_table=windows_view.status_table(facts),
         difference_table=windows_view.difference_table(facts),
         shown=shown,
+        span=span,
         css=Markup(_source("page.css")),  # noqa: S704  # our own file
     )
     assert len(page.encode()) < MAX_BYTES, "the page outgrew its limit"
@@ -132,7 +133,7 @@ def _fates(facts: Facts) -> list[Figure]:
             f" {counts[most]:,}."
         )
         figure = drawn(partial(charts.bars_over_time, x_us, bins.width_us, series), name, words, ())
-        found.append(Figure(**{**figure.as_dict(), "note": _WORDS.get(name, ""), "legend": (Swatch(color, kind),)}))
+        found.append(replace(figure, note=_WORDS.get(name, "")))
     return found
 
 
@@ -167,4 +168,4 @@ def _completeness(one: InputFacts) -> Figure:
     if bound is not None:
         legend = (*legend, Swatch("dropped", f"late tolerance, {labels[bound]}", dashed=True))
     figure = drawn(partial(charts.steps_with_line, labels, shares, bound), one.name, words, (table,))
-    return Figure(**{**figure.as_dict(), "legend": tuple(legend)})
+    return replace(figure, legend=tuple(legend))

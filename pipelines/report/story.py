@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pipelines.core.model import OutputRange
+from pipelines.core.readrange import ReadRange
 from pipelines.core.time import format_duration, format_instant
 from pipelines.report.compare import Pair
 from pipelines.report.facts import Facts
@@ -23,6 +24,8 @@ CAUSES = {
     "duplicate_emission": "The live run put out the same window more than once.",
     "lost_events": "The live run counted without events that are in the log.",
     "floating_point_only": "The values differ in the last bits of doubles alone.",
+    "event_counted_twice": "The live run counted an event of the log more than once.",
+    "replay_out_of_date": "The replay is older than the log or the job file: replaying again gives other values.",
     "row_missing_in_stream": "The live run's row was deleted or never delivered, though its neighbours are there.",
     "unexplained": "No single cause that was tried explains the difference.",
 }
@@ -91,7 +94,7 @@ def first_divergence(facts: Facts) -> list[str]:
     elif facts.windows.reconciled:
         told.append("The reconciliation does not know this difference: it is older than the tables.")
     else:
-        told.append(f"Why is not known yet: {reconcile_command(facts)} finds the cause.")
+        told.append("Why is not known yet: nothing was reconciled.")
     told += evidence_sentences(first.evidence)
     return told
 
@@ -119,20 +122,17 @@ def _values(pair: Pair) -> Iterator[str]:
 
 
 def evidence_sentences(evidence: str | None) -> list[str]:
-    """What the reconciliation found: its own sentences if it wrote some, else each fact by name."""
+    """What the reconciliation found: what it ``says``, then each fact by its name."""
     if not evidence:
         return []
     try:
         data = json.loads(evidence)
     except ValueError:
         return [evidence]
-    if isinstance(data, dict):
-        for name in ("story", "sentences", "sentence", "text"):
-            if name in data:
-                told = data[name]
-                return [str(one) for one in told] if isinstance(told, list) else [str(told)]
-        return [f"{name.replace('_', ' ')}: {shown(value)}" for name, value in data.items()]
-    return [shown(one) for one in data] if isinstance(data, list) else [shown(data)]
+    if not isinstance(data, dict):
+        return [shown(data)]
+    says = [str(data.pop("says"))] if "says" in data else []
+    return says + [f"{name.replace('_', ' ')}: {shown(value)}" for name, value in data.items()]
 
 
 def shown(value: Any) -> str:
@@ -146,11 +146,11 @@ def shown(value: Any) -> str:
     return str(value)
 
 
-def span(output: OutputRange) -> str:
-    """``[2013-01-01T00:00:00Z, the end)``"""
+def span(output: OutputRange | ReadRange) -> str:
+    """``[2013-01-01T00:00:00Z, the end)``; a read range holds both its ends."""
     begin = "the beginning" if output.from_us is None else format_instant(output.from_us)
     end = "the end" if output.to_us is None else format_instant(output.to_us)
-    return f"[{begin}, {end})"
+    return f"[{begin}, {end}{']' if isinstance(output, ReadRange) else ')'}"
 
 
 def range_words(output: OutputRange) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 from markupsafe import Markup
 
@@ -41,10 +41,6 @@ class Figure:
     tables: tuple[Table, ...] = ()
     legend: tuple[Swatch, ...] = ()
     note: str = ""
-
-    def as_dict(self) -> dict[str, Any]:
-        """Field by field."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 class Draw(Protocol):

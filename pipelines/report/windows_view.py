@@ -35,10 +35,19 @@ def difference_table(facts: Facts) -> Table | None:
     if not windows.different:
         return None
     first = windows.different[:MOST_DIFFERENCES]
-    keys = [name for name in first[0].key if name != "window_id" or any(pair.key[name] for pair in first)]
-    header = (*keys, "status", "cause", "replay", "live run")
+    keys = ["window_end", *(name for name, _ in _group(first[0]))]
+    keys = [name for name in keys if name != "window_id" or any(pair.key[name] for pair in first)]
+    # what differs stands where a narrow screen shows it
+    header = (*keys, "replay", "live run", "status", "cause", "window_start")
     rows = tuple(
-        (*(shown(pair.key[name]) for name in keys), pair.status, pair.cause or "", *_both(pair)) for pair in first
+        (
+            *(shown(pair.key[name]) for name in keys),
+            *_both(pair),
+            pair.status,
+            pair.cause or "",
+            shown(pair.key["window_start"]),
+        )
+        for pair in first
     )
     total = len(windows.different)
     caption = "The windows that differ" if total == len(first) else f"The first {len(first)} of {total:,} that differ"
