@@ -21,8 +21,13 @@ def arrival_rows(table: DeltaTable, part: Input, read: ReadRange) -> list[Arriva
 
     Instants are ``int`` microseconds, also inside arrays, maps and structs.
     """
+    return arrivals_where(table, part, _condition(read))
+
+
+def arrivals_where(table: DeltaTable, part: Input, wanted: pc.Expression | None) -> list[Arrival]:
+    """The arrivals of input ``part`` that a condition on its log's columns lets through, in arrival order."""
     names = [name for name, _ in LOG_COLUMNS] + [column.name for column in part.columns]
-    rows = table.to_pyarrow_dataset().to_table(columns=names, filter=_condition(read))
+    rows = table.to_pyarrow_dataset().to_table(columns=names, filter=wanted)
     rows = rows.sort_by([(name, "ascending") for name in ("arrival_time", "input_partition", "sequence")])
     columns = {name: plain_values(rows[name]) for name in names}
     payloads = [column.name for column in part.columns]

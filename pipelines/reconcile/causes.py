@@ -52,8 +52,9 @@ class Cause:
 
 
 def event_id(one: Arrival) -> str:
-    """``input/partition/sequence``, as ``tailrace why --event`` takes it."""
-    return f"{one.input}/{one.input_partition}/{one.sequence}"
+    """``input/partition/sequence``, as ``tailrace why --event`` takes it; a punctuation for all says ``all``."""
+    partition = "all" if one.input_partition is None else one.input_partition
+    return f"{one.input}/{partition}/{one.sequence}"
 
 
 def event_words(one: Arrival) -> str:

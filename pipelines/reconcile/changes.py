@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Any
@@ -51,6 +51,11 @@ class Change:
 
     job: Job
     settings: tuple[tuple[str, str, str], ...]
+    distance: float = 0.0
+    """How far the values lie from the job file's: of several that explain the same, the nearest is named."""
+    number: int | None = None
+    """The value of a single tolerance, in microseconds, and the same change with another value (None: no change)."""
+    vary: Callable[[int], Change | None] | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @property
     def words(self) -> str:
@@ -58,9 +63,9 @@ class Change:
         return ", ".join(f"{key}: {tried} instead of {before}" for key, before, tried in self.settings)
 
     @property
-    def cost(self) -> int:
-        """Lower is simpler: how long the values are to write."""
-        return sum(len(tried) for _, _, tried in self.settings)
+    def rank(self) -> tuple[object, ...]:
+        """Lower is likelier: few settings, near values, short to write."""
+        return len(self.settings), self.distance, sum(len(tried) for _, _, tried in self.settings)
 
 
 def round_changes(job: Job) -> Iterator[Change]:
@@ -89,7 +94,7 @@ def round_pairs(job: Job) -> Iterator[Change]:
             for left, right in product(by_field[one], by_field[other]):
                 for change in _ordering_change(job, names, one, left):
                     for both in _ordering_change(change.job, names, other, right):
-                        yield Change(both.job, (*change.settings, *both.settings))
+                        yield Change(both.job, (*change.settings, *both.settings), change.distance + both.distance)
 
 
 def threshold_changes(job: Job, fates: Sequence[Fate], bounds_us: Sequence[int]) -> Iterator[Change]:
@@ -140,23 +145,25 @@ def _inputs(job: Job) -> list[str]:
 
 
 def _round_settings(ordering: Ordering) -> list[tuple[str, object]]:
-    actions: list[tuple[str, object]] = [("action", "adjust"), ("action", "drop")]
+    """(field, value): every setting at every value that someone is likely to write."""
+    found: list[tuple[str, object]] = []
     match ordering:
         case StreamAnalyticsOrdering():
-            found: list[tuple[str, object]] = [("late_arrival_us", None), ("early_arrival_us", None)]
+            found += [("late_arrival_us", None), ("early_arrival_us", None)]
             for field in ("late_arrival_us", "out_of_order_us", "early_arrival_us"):
                 found += [(field, value_us) for value_us in _ROUND_US]
-            return found + actions
+            found += [("action", "adjust"), ("action", "drop")]
         case AtlasOrdering():
-            lateness: list[tuple[str, object]] = [("allowed_lateness_us", value_us) for value_us in _ROUND_US]
-            return [*lateness, ("boundary", "event_time"), ("boundary", "processing_time")]
+            found += [("allowed_lateness_us", value_us) for value_us in _ROUND_US]
+            found += [("boundary", "event_time"), ("boundary", "processing_time")]
         case StreamInsightOrdering():
-            found = [("delay_us", sign * value_us) for value_us in _ROUND_US for sign in (1, -1)] + [("delay_us", -1)]
+            found += [("delay_us", sign * value_us) for value_us in (*_ROUND_US, 1) for sign in (1, -1)]
             if ordering.every_events is not None:
                 found += [("every_events", count) for count in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 50, 100, 1000)]
             if ordering.every_us is not None:
                 found += [("every_us", value_us) for value_us in _ROUND_US if value_us]
-            return found + actions
+            found += [("action", "adjust"), ("action", "drop")]
+    return found
 
 
 def _round_windows(job: Job) -> Iterator[Window]:
@@ -184,7 +191,20 @@ def _ordering_change(job: Job, names: Sequence[str], field: str, value: object) 
         key = f"ordering.{names[0]}." if one_of_several else "ordering."
         tried = told(value, field)
         settings = ((key + field.removesuffix("_us"), " and ".join(sorted(before)), tried),)
-        yield Change(dataclasses.replace(job, orderings=orderings), settings)
+        away = max(_distance(getattr(job.ordering(name), field), value) for name in names)
+        tolerance = value if field.endswith("_us") and isinstance(value, int) else None
+
+        def vary(number: int) -> Change | None:
+            return next(_ordering_change(job, names, field, number), None)
+
+        yield Change(dataclasses.replace(job, orderings=orderings), settings, away, tolerance, vary)
+
+
+def _distance(before: object, tried: object) -> float:
+    """How far two values of a setting lie apart; by their ratio, so that 5s is as far from 10s as 10m from 20m."""
+    if isinstance(before, int) and isinstance(tried, int):
+        return abs(math.log((abs(tried) + SECOND) / (abs(before) + SECOND))) + ((before < 0) != (tried < 0))
+    return 1.0 if isinstance(before, str) else 10.0
 
 
 def _window_change(job: Job, window: Window) -> Iterator[Change]:

@@ -13,9 +13,10 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from pipelines.core.errors import UsageError, did_you_mean
-from pipelines.core.model import AnyOf, Grid, Job, OutputRange, Sliding, Snapshot, output_name
+from pipelines.core.model import AnyOf, Grid, Job, OutputRange, Sliding, Snapshot
 from pipelines.lakehouse.layout import WINDOWS
 from pipelines.lakehouse.root import Lakehouse
+from pipelines.reconcile.keys import key_names
 
 _CATALOG_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){1,2}")
 EMITTED_AT = "emitted_at"
@@ -33,11 +34,6 @@ class LiveTable:
     version: int | None
     rows: DataFrame
     lacking: tuple[str, ...]
-
-
-def key_names(job: Job) -> list[str]:
-    """The columns that tell one window result from another."""
-    return ["window_start", "window_end", "window_id", *(output_name(column) for column in job.query.group_by)]
 
 
 def live_table(

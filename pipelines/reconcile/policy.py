@@ -6,7 +6,8 @@ kept; the caller recomputes the whole range under it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -15,12 +16,13 @@ from pipelines.core.model import AnyOf, Arrival, Grid, Job, OutputRange, Session
 from pipelines.core.readings import Evaluate
 from pipelines.core.readrange import ReadRange, read_range
 from pipelines.core.time import DAY
-from pipelines.reconcile.changes import Change, round_changes, round_pairs, threshold_changes, window_changes
+from pipelines.reconcile.changes import Change, round_changes, round_pairs, roundest, threshold_changes, window_changes
 from pipelines.reconcile.recompute import Logs, recompute, same_rows, window_rows
 
 _SEEDS = 3
 _THRESHOLDS = 600
 _PAIRS = 1500
+_SECONDS = 20
 _OPEN_US = 2 * DAY
 """How far to look where a job would have to read the whole log; what is found is proved exactly afterwards."""
 _MANY = 20_000
@@ -39,10 +41,14 @@ class Probe:
 
 @dataclass
 class Found:
-    """A change that explains ``explained`` of the differing probes; ``others`` are as good."""
+    """A change that explains ``explained`` of the differing probes; ``others`` are as good.
+
+    ``between_us``: the least and the greatest value of its tolerance that do as well at the probes.
+    """
 
     change: Change
     explained: int
+    between_us: tuple[int, int] | None = None
     others: list[Change] = field(default_factory=list)
 
 
@@ -65,13 +71,18 @@ class Search:
         if not differing:
             return None
         survivors: list[tuple[int, Change]] = []
+        seen: list[Change] = []
         for stage in islice(self._stages(differing[:_SEEDS]), None if thorough else 2):
             tried = list(stage)
+            seen += tried
             recorded = [change for change in tried if change.job.fingerprint in fingerprints]
             for change in recorded:
                 if explained := self._explained(change, differing):
                     return Found(change, explained)
+            until = time.monotonic() + _SECONDS
             for change in tried:
+                if time.monotonic() > until:
+                    break
                 explained = self._explained(change, differing)
                 if explained:
                     survivors.append((explained, change))
@@ -79,9 +90,30 @@ class Search:
                 break
         if not survivors:
             return None
-        survivors.sort(key=lambda one: (-one[0], one[1].cost))
+        survivors.sort(key=lambda one: (-one[0], one[1].rank))
         best, change = survivors[0]
-        return Found(change, best, [other for explained, other in survivors[1:] if explained == best])
+        others = [other for explained, other in survivors[1:] if explained == best]
+        return self._roundest(Found(change, best, None, others), seen, differing)
+
+    def _roundest(self, found: Found, seen: Sequence[Change], differing: Sequence[Probe]) -> Found:
+        """The roundest value of a tolerance that explains as much, and how far such values reach."""
+        change = found.change
+        if change.number is None or change.vary is None:
+            return found
+        vary, key = change.vary, change.settings[0][0]
+        mine = [one.number for one in seen if one.settings[0][0] == key and one.number is not None and one.vary]
+
+        def does(value: int) -> bool:
+            other = vary(value)
+            return other is not None and self._explained(other, differing) >= found.explained
+
+        good = {one.number for one in (change, *found.others) if one.settings[0][0] == key and one.number is not None}
+        low = _edge(min(good), max((one for one in mine if one < min(good)), default=min(good)), does)
+        high = _edge(max(good), min((one for one in mine if one > max(good)), default=max(good)), does)
+        best = roundest(low, high) if low >= 0 else None
+        rounder = vary(best) if best is not None and best not in good and does(best) else None
+        others = [one for one in found.others if one.settings[0][0] != key]
+        return Found(rounder or change, found.explained, (low, high), others)
 
     def _stages(self, seeds: Sequence[Probe]) -> Iterator[Iterable[Change]]:
         spans = [(_int(row["window_start"]), _int(row["window_end"])) for probe in self.probes for row in probe.live]
@@ -124,12 +156,12 @@ class Search:
         return self.logs.of(job, near(job, output, self.logs))
 
 
-def near(job: Job, output: OutputRange, logs: Logs) -> ReadRange:
+def near(job: Job, output: OutputRange, logs: Logs, many: int = _MANY) -> ReadRange:
     """The arrivals that make ``output`` exact, cut to a stretch around it where that would be a long log's whole."""
     read = read_range(job, output)
     if (read.from_us is not None and read.to_us is not None) or output.from_us is None or output.to_us is None:
         return read
-    if sum(logs.rows_within(part.name, read) for part in job.inputs) <= _MANY:
+    if sum(logs.rows_within(part.name, read) for part in job.inputs) <= many:
         return read
     from_us = output.from_us - _OPEN_US if read.from_us is None else read.from_us
     to_us = output.to_us + _OPEN_US if read.to_us is None else read.to_us
@@ -156,6 +188,17 @@ def _first(limit: int, changes: Iterator[Change]) -> Iterator[Change]:
             yield change
         if len(seen) >= limit:
             return
+
+
+def _edge(good: int, bad: int, does: Callable[[int], bool]) -> int:
+    """The last value on the way from ``good`` to ``bad`` that still does."""
+    while abs(good - bad) > 1:
+        middle = (good + bad) // 2
+        if does(middle):
+            good = middle
+        else:
+            bad = middle
+    return good
 
 
 def _int(value: object) -> int:

@@ -19,7 +19,7 @@ from pipelines.batch import engine
 from pipelines.batch.local_rows import local_frame, local_rows, micros
 from pipelines.core.errors import TailraceError, UsageError
 from pipelines.core.model import Job, OutputRange
-from pipelines.core.time import to_datetime
+from pipelines.core.time import format_duration, to_datetime
 from pipelines.lakehouse import runs
 from pipelines.lakehouse.layout import WINDOWS, windows_table
 from pipelines.lakehouse.planning import make_plan
@@ -34,7 +34,6 @@ from pipelines.reconcile.causes import (
     UNEXPLAINED,
     Cause,
 )
-from pipelines.reconcile.changes import Change
 from pipelines.reconcile.compare import (
     DIFFERENT,
     DUPLICATED_IN_STREAM,
@@ -46,7 +45,8 @@ from pipelines.reconcile.compare import (
     runs_without_stream,
 )
 from pipelines.reconcile.examine import Difference, Examiner, Stop, stop_facts
-from pipelines.reconcile.live_table import key_names, live_table
+from pipelines.reconcile.keys import key_names
+from pipelines.reconcile.live_table import live_table
 from pipelines.reconcile.policy import Found, Probe, Search
 from pipelines.reconcile.recompute import Logs, Remembering
 from pipelines.reconcile.result import Reconciliation
@@ -63,6 +63,7 @@ _FEW = 2
 _MANY_EQUAL = 50
 _ENDS = 20_000
 _PROBES = 12
+_ROUNDS = 4
 _STOPS = 500
 
 
@@ -100,6 +101,7 @@ class _Policy:
 
     found: Found
     compared: DataFrame
+    explained: int
     cause: Cause
 
 
@@ -261,21 +263,33 @@ class _Work:
     def _policy(
         self, compared: DataFrame, differing: DataFrame, stops: Sequence[Stop], recorded: set[str], *, thorough: bool
     ) -> _Policy | None:
+        """The change of settings that explains most, proved over the whole range; None where none explains any.
+
+        What holds at the probes may fail elsewhere: then the windows at which it failed are probes of the next search.
+        """
         probes = self._probes(compared, stops, whole=bool(recorded))
         names = [*self.shape.keys, *self.shape.values]
-        search = Search(self.job, self.logs, self.evaluate, names, probes)
-        found = search.find(recorded, thorough=thorough)
-        if found is None:
-            return None
-        for change in [found.change, *found.others[:2]]:
-            self.tell(f"trying {change.words}")
+        best: _Policy | None = None
+        tried: set[Job] = set()
+        for _ in range(_ROUNDS):
+            found = Search(self.job, self.logs, self.evaluate, names, probes).find(recorded, thorough=thorough)
+            if found is None or found.change.job in tried:
+                break
+            tried.add(found.change.job)
+            self.tell(f"trying {found.change.words}")
             try:
-                proved = self._prove(found, change, differing, recorded)
+                proved, failed = self._prove(found, differing, recorded)
             except TailraceError:
-                continue
-            if proved is not None:
-                return proved
-        return None
+                break
+            if proved is not None and (best is None or proved.explained > best.explained):
+                best = proved
+            known = {probe.end_us for probe in probes}
+            more = [(end, equal) for end, equal in failed if end not in known]
+            if not more:
+                break
+            live = self._live_at([end for end, _ in more])
+            probes += [Probe(end, live.get(end, []), equal) for end, equal in more]
+        return best
 
     def _probes(self, compared: DataFrame, stops: Sequence[Stop], *, whole: bool) -> list[Probe]:
         bad = F.max(((F.col("status") != EQUAL) & _flag().isNull()).cast("int"))
@@ -311,8 +325,14 @@ class _Work:
             found.setdefault(end_us, []).append(row)
         return found
 
-    def _prove(self, found: Found, change: Change, differing: DataFrame, recorded: set[str]) -> _Policy | None:
-        """Recompute the whole range under the change: it must explain differences and make none."""
+    def _prove(
+        self, found: Found, differing: DataFrame, recorded: set[str]
+    ) -> tuple[_Policy | None, list[tuple[int, bool]]]:
+        """Recompute the whole range under the change: it must explain differences and make none.
+
+        Also some window ends at which it fails, and whether the live rows there are the replay's.
+        """
+        change = found.change
         plan = make_plan(change.job, self.output, self.house)
         arrivals = {
             one.input: read_arrivals(self.spark, self.house, one, change.job.input(one.input), plan.read)
@@ -320,28 +340,34 @@ class _Work:
         }
         windows = engine.run(change.job, arrivals, self.output).windows
         compared = self._keep(compare(windows.select(*self.shape.keys, *self.shape.values), self.live.rows, self.shape))
-        left = compared.filter(F.col("status") != EQUAL).select("id")
-        made = left.join(differing.select("id"), "id", "left_anti").count()
-        explained = differing.join(left, "id", "left_anti").count()
-        if made or not explained:
-            return None
+        left = compared.filter(F.col("status") != EQUAL)
+        made = left.join(differing.select("id"), "id", "left_anti")
+        explained = differing.join(left.select("id"), "id", "left_anti").count()
+        failed = [(end, True) for end in _ends_of(made)]
+        if failed or not explained:
+            return None, failed
         by_record = change.job.fingerprint in recorded
-        also = [other.words for other in [found.change, *found.others] if other is not change][:8]
         facts: dict[str, object] = {
             "settings": {key: {"job_file": before, "live_run": tried} for key, before, tried in change.settings},
             "rows_explained": explained,
             "recorded_by_the_live_run": by_record,
         }
-        if also:
-            facts["as_good_on_the_rows_tried"] = also
+        bounds = None if found.between_us is None else [format_duration(us) for us in found.between_us]
+        others = [other.words for other in found.others[:8]]
+        if bounds is not None and bounds[0] != bounds[1]:
+            facts["values_that_do_as_well"] = {"from": bounds[0], "to": bounds[1]}
+        if others:
+            facts["also"] = others
         said = " and the live run's recorded fingerprint is that job's" if by_record else ""
+        doubt = "" if bounds is None else f" (at the windows tried, {bounds[0]} to {bounds[1]} gives the same)"
         cause = Cause(
             ANOTHER_POLICY,
-            f"The live run was under another policy: recomputed with {change.words}, all {explained} such row(s) are"
-            f" exactly what it wrote, and no row that agreed differs{said}.",
+            f"The live run was under another policy: recomputed with {change.words}{doubt}, {explained} differing"
+            f" row(s) are exactly what it wrote, and no row that agreed differs{said}.",
             facts,
         )
-        return _Policy(Found(change, found.explained, found.others), compared, cause)
+        apart = self._in_stop(left.filter(_flag().isNull()), self._stops(compared)).filter("__stop IS NULL")
+        return _Policy(found, compared, explained, cause), [(end, False) for end in _ends_of(apart)]
 
     def _examine(self, job: Job, rest: DataFrame, stops: Sequence[Stop]) -> dict[str, Cause]:
         """Causes by row id, of the first rows in output order."""
@@ -498,6 +524,12 @@ def _stop_cause(stop: Stop) -> Cause:
         f" {'and restarted' if stop.after_us is not None and stop.before_us is not None else 'there'}{resumed}.",
         facts,
     )
+
+
+def _ends_of(rows: DataFrame) -> list[int]:
+    """A few of their window ends, from first to last."""
+    ends = local_rows(rows.select("window_end").distinct().orderBy("window_end").limit(_ENDS))
+    return _spread([int(str(row["window_end"])) for row in ends], 4)
 
 
 def _no_causes(compared: DataFrame) -> DataFrame:

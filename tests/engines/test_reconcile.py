@@ -21,7 +21,7 @@ from pipelines.cli.main import run as tailrace
 from pipelines.core.errors import UsageError
 from pipelines.core.model import EVERYTHING, Grid, Job, OutputRange
 from pipelines.core.readrange import read_range
-from pipelines.core.time import HOUR, parse_instant, to_datetime
+from pipelines.core.time import HOUR, MINUTE, parse_duration, parse_instant, to_datetime
 from pipelines.job.load import parse_job
 from pipelines.lakehouse import runs
 from pipelines.lakehouse.ingest import ingest
@@ -51,7 +51,7 @@ tailrace: 1
 job: cars
 profile: stream_analytics
 inputs: {{cars: {{columns: "at TIMESTAMP, booth STRING, n INT, toll DOUBLE", timestamp_by: at}}}}
-ordering: {{late_arrival: {late}, out_of_order: 1m, action: adjust}}
+ordering: {{late_arrival: {late}, out_of_order: 1h, action: adjust}}
 query:
   from: cars
   group_by: [booth]
@@ -65,14 +65,15 @@ JOB = parse_job(_text())
 
 
 def _records(hours: int, seed: int = 7) -> list[Row]:
+    """An event about every seven minutes; half of them late, by up to three quarters of an hour."""
     rng = random.Random(seed)
-    start = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
-    records = []
-    for sequence in range(hours * 6):
-        arrival = start + dt.timedelta(minutes=10 * sequence, microseconds=sequence * 7)
-        at = arrival - dt.timedelta(minutes=rng.choice([0, 0, 0, 10, 19, 40]))
-        record = {"arrival_time": arrival.isoformat(), "input_partition": 0, "sequence": sequence}
-        values = {"at": at.isoformat(), "booth": "ab"[sequence % 2], "n": sequence, "toll": rng.random()}
+    arrival = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    end = arrival + dt.timedelta(hours=hours)
+    records: list[Row] = []
+    while (arrival := arrival + dt.timedelta(seconds=rng.randint(60, 800))) < end:
+        at = arrival - dt.timedelta(seconds=rng.choice([0, rng.randint(0, 2700)]))
+        record = {"arrival_time": arrival.isoformat(), "input_partition": 0, "sequence": len(records)}
+        values = {"at": at.isoformat(), "booth": rng.choice("ab"), "n": len(records), "toll": rng.random()}
         records.append(record | values)
     return records
 
@@ -170,7 +171,7 @@ def test_a_deleted_row_a_doubled_row_a_lost_event_and_last_bits_are_each_named(
     assert rows["duplicate_emission"]["copies"] == 2
     assert result.first is not None
     assert (result.first["window_end"], result.first["cause"]) == (NOON, "row_missing_in_stream")
-    assert "2026-01-01T12:00:00Z of booth a: the replay has cars 3" in result.story[0]
+    assert "2026-01-01T12:00:00Z of booth a: the replay has cars" in result.story[0]
 
 
 def _counted(window: Row, late_minutes: float = 20) -> list[Row]:
@@ -180,7 +181,7 @@ def _counted(window: Row, late_minutes: float = 20) -> list[Row]:
     for one in sorted(_records(48), key=lambda one: one["sequence"]):
         arrival, at = dt.datetime.fromisoformat(one["arrival_time"]), dt.datetime.fromisoformat(one["at"])
         time = max(at, arrival - dt.timedelta(minutes=late_minutes))
-        counts = time if latest is None else max(time, latest - dt.timedelta(minutes=1))
+        counts = time if latest is None else max(time, latest - dt.timedelta(hours=1))
         latest = time if latest is None else max(latest, time)
         if window["window_start"] < counts <= window["window_end"] and one["booth"] == window["booth"]:
             inside.append(one)
@@ -201,7 +202,11 @@ def test_a_changed_tolerance_is_named_with_its_value(house: Path, spark: SparkSe
     assert result.differing > 5
     assert result.by_cause == {"another_policy": result.differing}
     evidence = json.loads(_reconciled(house)[0]["evidence"])
-    assert evidence["settings"] == {"ordering.late_arrival": {"job_file": "20m", "live_run": "10m"}}
+    assert list(evidence["settings"]) == ["ordering.late_arrival"]
+    assert evidence["settings"]["ordering.late_arrival"]["job_file"] == "20m"
+    reach = evidence["values_that_do_as_well"]
+    assert parse_duration(reach["from"]) <= 10 * MINUTE <= parse_duration(reach["to"])
+    assert parse_duration(reach["to"]) - parse_duration(reach["from"]) < 3 * MINUTE
     assert evidence["rows_explained"] == result.differing
 
 
