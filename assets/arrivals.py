@@ -8,7 +8,7 @@ from datetime import date
 import dagster as dg
 
 from assets.errors import told
-from assets.keys import arrivals_key
+from assets.keys import SPARK_POOL, arrivals_key
 from assets.ranges import checked_range, days_in, key_of, range_of
 from pipelines.core.errors import UsageError
 from pipelines.core.model import Job
@@ -36,6 +36,7 @@ def arrivals_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.Ass
         group_name=job.name,
         partitions_def=partitions,
         backfill_policy=dg.BackfillPolicy.single_run(),
+        pool=SPARK_POOL,
         kinds={"delta"},
         description=_ABOUT.format(job=job.name, tables=", ".join(f"`{table}`" for table in tables)),
         metadata={"tables": tables, "profile": job.profile},
@@ -70,6 +71,7 @@ def arrival_order_check(job: Job) -> dg.AssetChecksDefinition:
     @dg.asset_check(
         asset=arrivals_key(job.name),
         name="arrival_order",
+        pool=SPARK_POOL,
         description=(
             "Inside each input partition sequence rises and arrival_time never falls: over the run's days and against"
             " all days before; over the whole log when executed on its own. To replay a log out of order is to replay"

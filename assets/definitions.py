@@ -1,9 +1,10 @@
-"""What Dagster loads: for each job file in ``TAILRACE_JOBS`` a group of assets, their checks and a replay job.
+"""What Dagster loads: for each job file in ``TAILRACE_JOBS`` assets, checks, jobs, a schedule and sensors.
 
 Loading reads job files and the heads of arrival logs; it never starts Spark.
 """
 
 import logging
+import os
 import warnings
 from pathlib import Path
 
@@ -11,15 +12,23 @@ import dagster as dg
 
 from assets.arrivals import arrival_order_check, arrivals_asset
 from assets.broken import broken_asset, broken_check
+from assets.checks import arrival_contract_check, reproducible_check, window_contract_check
+from assets.days_job import days_job
 from assets.partitions import daily
 from assets.replay_job import replay_job
 from assets.replayed import conservation_check, replayed_assets
+from assets.schedules import daily_schedule
+from assets.sensors import lost_sensor, stale_sensor
+from assets.stream_windows import stream_windows_asset
+from pipelines.core.errors import UsageError
 from pipelines.core.model import Job
 from pipelines.job.folder import load_folder
 from pipelines.lakehouse.root import Lakehouse
 from resources.lakehouse import LakehouseResource, lakehouse_root
 from resources.spark import SparkResource
 
+AUTOMATION_VARIABLE = "TAILRACE_AUTOMATION"
+"""Environment variable, ``on`` or ``off``: do schedules and sensors begin switched on? Left out: off."""
 _log = logging.getLogger("tailrace")
 
 
@@ -32,6 +41,7 @@ def build(folder: Path | None = None, lakehouse: str | None = None) -> dg.Defini
     with warnings.catch_warnings():
         # Dagster calls backfill policies beta; its version is pinned, and tests hold us to what it does
         warnings.filterwarnings("ignore", "Parameter `backfill_policy`", dg.BetaWarning)
+        warnings.filterwarnings("ignore", "Function `multi_observable_source_asset`", dg.BetaWarning)
         return _build(folder, lakehouse or lakehouse_root())
 
 
@@ -39,20 +49,44 @@ def _build(folder: Path | None, root: str) -> dg.Definitions:
     parts = [dg.Definitions(resources=_resources(root), executor=dg.in_process_executor)]
     for path, job in load_folder(folder).items():
         if isinstance(job, Job):
-            parts.append(_of_job(job, Lakehouse.at(root)))
+            parts.append(_of_job(job, path, Lakehouse.at(root)))
         else:
             _log.warning("no assets for %s: %s", path.name, job)
             parts.append(dg.Definitions(assets=[broken_asset(path, job)], asset_checks=[broken_check(path)]))
     return dg.Definitions.merge(*parts)
 
 
-def _of_job(job: Job, lakehouse: Lakehouse) -> dg.Definitions:
+def _of_job(job: Job, path: Path, lakehouse: Lakehouse) -> dg.Definitions:
     partitions = daily(job, lakehouse)
+    started = automation()
     return dg.Definitions(
-        assets=[arrivals_asset(job, partitions), replayed_assets(job, partitions)],
-        asset_checks=[arrival_order_check(job), conservation_check(job)],
-        jobs=[replay_job(job, partitions)],
+        assets=[
+            arrivals_asset(job, partitions),
+            stream_windows_asset(job, partitions),
+            replayed_assets(job, partitions),
+        ],
+        asset_checks=[
+            arrival_order_check(job),
+            arrival_contract_check(job),
+            conservation_check(job),
+            window_contract_check(job),
+            reproducible_check(job),
+        ],
+        jobs=[replay_job(job, partitions), days_job(job)],
+        schedules=[daily_schedule(job.name, path, lakehouse, partitions, started=started)],
+        sensors=[
+            stale_sensor(job.name, path, lakehouse, partitions, started=started),
+            lost_sensor(job.name, path, lakehouse, started=started),
+        ],
     )
+
+
+def automation() -> bool:
+    """Whether schedules and sensors begin switched on: ``TAILRACE_AUTOMATION=on``; :class:`UsageError` if neither."""
+    chosen = os.environ.get(AUTOMATION_VARIABLE) or "off"
+    if chosen not in ("on", "off"):
+        raise UsageError(f"'{chosen}' is neither on nor off", key=AUTOMATION_VARIABLE)
+    return chosen == "on"
 
 
 def _resources(root: str) -> dict[str, object]:

@@ -9,8 +9,10 @@ from pipelines.core.model import EVERYTHING, OutputRange
 from pipelines.core.time import DAY, from_datetime, parse_instant, to_datetime
 
 _PARTITION = "dagster/partition"
-_RANGE_START = "dagster/asset_partition_range_start"
-_RANGE_END = "dagster/asset_partition_range_end"
+RANGE_START_TAG = "dagster/asset_partition_range_start"
+"""Run tag: the first day of a run over several."""
+RANGE_END_TAG = "dagster/asset_partition_range_end"
+"""Run tag: the last day of a run over several."""
 
 
 def range_of(context: dg.AssetExecutionContext) -> OutputRange:
@@ -21,10 +23,15 @@ def range_of(context: dg.AssetExecutionContext) -> OutputRange:
 
 def checked_range(tags: Mapping[str, str]) -> OutputRange:
     """The days of the run that a check runs in, from its tags; everything where a check is executed on its own."""
-    first = tags.get(_PARTITION) or tags.get(_RANGE_START)
-    last = tags.get(_PARTITION) or tags.get(_RANGE_END)
+    return days_of_tags(tags) or EVERYTHING
+
+
+def days_of_tags(tags: Mapping[str, str]) -> OutputRange | None:
+    """The days of the run that carries these tags; None for a run without partitions."""
+    first = tags.get(_PARTITION) or tags.get(RANGE_START_TAG)
+    last = tags.get(_PARTITION) or tags.get(RANGE_END_TAG)
     if first is None or last is None:
-        return EVERYTHING
+        return None
     return OutputRange(parse_instant(first), parse_instant(last) + DAY)
 
 

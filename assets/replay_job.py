@@ -1,22 +1,23 @@
 """``<job>_replay``: a replay of any range, with a reason, apart from partitions and their history."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import date
+from typing import Any
 
 import dagster as dg
 
 from assets.errors import told
-from assets.keys import verdicts_key, windows_key
+from assets.keys import JOB_TAG, SPARK_POOL, replay_name, verdicts_key, windows_key
 from assets.plans import sentences
 from assets.ranges import days_in, key_of
-from assets.replayed import of_day, of_run
+from assets.replayed import of_day, of_run, why
 from pipelines.core.errors import UsageError
 from pipelines.core.model import Job, OutputRange
-from pipelines.core.plan import Plan
+from pipelines.core.plan import Plan, instant_or_none
 from pipelines.core.time import DAY, parse_instant
 from pipelines.lakehouse.planning import make_plan
 from pipelines.quality.days import WrittenDay, written_days
-from pipelines.replay import RunSummary, execute
+from pipelines.replay import execute
 from resources.lakehouse import LakehouseResource
 from resources.spark import SparkResource
 
@@ -33,10 +34,37 @@ _CONFIG = {
 }
 
 
+def replay_op(job_name: str) -> str:
+    """The op of ``<job>_replay``, which takes the run config."""
+    return f"replay_{job_name}"
+
+
+def replay_config(job_name: str, output: OutputRange, reason: str) -> dict[str, object]:
+    """Run config of a replay over ``output``."""
+    ends = {"from": instant_or_none(output.from_us), "to": instant_or_none(output.to_us)}
+    return {"ops": {replay_op(job_name): {"config": {**ends, "reason": reason}}}}
+
+
+def replayed_by(job_name: str, run_config: Mapping[str, Any]) -> OutputRange | None:
+    """The range that this run config asks for; None if it asks for nothing that can be read."""
+    config = run_config.get("ops", {}).get(replay_op(job_name), {}).get("config")
+    if config is None:
+        return None
+    try:
+        return _output(config.get("from"), config.get("to"))
+    except UsageError:
+        return None
+
+
 def replay_job(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.JobDefinition:
     """The job ``<job>_replay``: run config ``from``, ``to`` (left out: the whole log) and ``reason``."""
 
-    @dg.op(name=f"replay_{job.name}", config_schema=_CONFIG, description=f"Replays {job.name} over [from, to).")
+    @dg.op(
+        name=replay_op(job.name),
+        config_schema=_CONFIG,
+        description=f"Replays {job.name} over [from, to).",
+        pool=SPARK_POOL,
+    )
     def replay_range(context: dg.OpExecutionContext, spark: SparkResource, lakehouse: LakehouseResource) -> None:
         with told():
             output = _output(context.op_config["from"], context.op_config["to"])
@@ -54,18 +82,18 @@ def replay_job(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.JobDefi
             )
             days = written_days(spark.session(), lakehouse.house, job, plan)
         known = set(partitions.get_partition_keys())
-        for event in _events(job, plan, summary, days):
+        for event in _events(job, plan, of_run(summary) | why(context.run), summary.output_fingerprint, days):
             if event.partition in known:
                 context.log_event(event)
 
     @dg.job(
-        name=f"{job.name}_replay",
+        name=replay_name(job.name),
         description=(
             f"Replays {job.name} over any output range and says why. Days that lie in the range as a whole count as"
             " materialised; of a day that lies in it in part an observation is kept."
         ),
         executor_def=dg.in_process_executor,
-        tags={"tailrace/job": job.name},
+        tags={JOB_TAG: job.name},
     )
     def replay() -> None:
         replay_range()
@@ -87,13 +115,13 @@ def _output(from_: str | None, to: str | None) -> OutputRange:
 
 
 def _events(
-    job: Job, plan: Plan, summary: RunSummary, days: dict[date, WrittenDay]
+    job: Job, plan: Plan, about_run: dict[str, dg.MetadataValue], fingerprint: str, days: dict[date, WrittenDay]
 ) -> Iterator[dg.AssetMaterialization | dg.AssetObservation]:
     """What the run did to each day it holds, as asset events with the metadata that partitions have."""
-    tags = {"dagster/data_version": summary.output_fingerprint, "dagster/code_version": job.fingerprint}
+    tags = {"dagster/data_version": fingerprint, "dagster/code_version": job.fingerprint}
     for key in (windows_key(job.name), verdicts_key(job.name)):
         for partition, part, whole in _touched(plan.output, days):
-            about = of_run(summary) | of_day(
+            about = about_run | of_day(
                 job, part, days[date.fromisoformat(partition)], windows=key == windows_key(job.name)
             )
             if whole:

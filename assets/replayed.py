@@ -6,7 +6,7 @@ from datetime import date
 import dagster as dg
 
 from assets.errors import told
-from assets.keys import arrivals_key, verdicts_key, windows_key
+from assets.keys import SPARK_POOL, WHY_TAG, arrivals_key, verdicts_key, windows_key
 from assets.partitions import arrivals_mapping
 from assets.plans import sentences
 from assets.ranges import checked_range, days_in, range_of
@@ -34,6 +34,7 @@ def replayed_assets(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.As
         group_name=job.name,
         backfill_policy=dg.BackfillPolicy.single_run(),
         can_subset=False,
+        pool=SPARK_POOL,
     )
     def windows_and_verdicts(
         context: dg.AssetExecutionContext, spark: SparkResource, lakehouse: LakehouseResource
@@ -49,7 +50,7 @@ def replayed_assets(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.As
                 job,
                 lakehouse.house,
                 spark=spark.session(),
-                reason=f"Dagster run {context.run.run_id}",
+                reason=_reason(context.run),
                 progress=context.log.info,
             )
             days = written_days(spark.session(), lakehouse.house, job, plan)
@@ -58,7 +59,9 @@ def replayed_assets(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.As
                 about = of_day(job, part, days[date.fromisoformat(partition)], windows=key == keys[0])
                 context.add_asset_metadata(about, asset_key=key, partition_key=partition)
             yield dg.MaterializeResult(
-                asset_key=key, metadata=of_run(summary), data_version=dg.DataVersion(summary.output_fingerprint)
+                asset_key=key,
+                metadata=of_run(summary) | why(context.run),
+                data_version=dg.DataVersion(summary.output_fingerprint),
             )
 
     return windows_and_verdicts
@@ -70,6 +73,7 @@ def conservation_check(job: Job) -> dg.AssetChecksDefinition:
     @dg.asset_check(
         asset=verdicts_key(job.name),
         name="conservation",
+        pool=SPARK_POOL,
         description=(
             "Every event has exactly one fate: as many fates in the run ledger as events in the arrival logs, every"
             " verdict an event's, none twice, none missing. Over the run's days; over all that was replayed when"
@@ -93,6 +97,16 @@ def conservation_check(job: Job) -> dg.AssetChecksDefinition:
         )
 
     return conservation_holds
+
+
+def why(run: dg.DagsterRun) -> dict[str, dg.MetadataValue]:
+    """Metadata that says why a sensor or a schedule started the run; empty where a person did."""
+    return {"why": dg.MetadataValue.text(run.tags[WHY_TAG])} if WHY_TAG in run.tags else {}
+
+
+def _reason(run: dg.DagsterRun) -> str:
+    told = f"Dagster run {run.run_id}"
+    return f"{told}: {run.tags[WHY_TAG]}" if WHY_TAG in run.tags else told
 
 
 def of_run(summary: RunSummary) -> dict[str, dg.MetadataValue]:

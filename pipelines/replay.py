@@ -145,6 +145,16 @@ def execute(
     )
 
 
+def recompute(plan: Plan, job: Job, house: Lakehouse, *, spark: SparkSession | None = None) -> str:
+    """The output fingerprint that executing ``plan`` gives, at the versions it names; nothing is written anywhere."""
+    from pipelines.lakehouse.write import fingerprint
+    from pipelines.runtime.session import session
+
+    assert plan.job_fingerprint == job.fingerprint, "the plan was made for another job"
+    frames = _Run(plan, job, house, "", lambda _: None).decide(spark or session())
+    return fingerprint(frames[windows_table(job)]).fingerprint
+
+
 class _Run:
     """The work of one run, and what is known of it so far."""
 
@@ -181,7 +191,7 @@ class _Run:
         spark = spark or session()
         self.engine["java"] = _java_version(spark)
         self.tell("reading the logs")
-        frames = self._decide(spark)
+        frames = self.decide(spark)
         kept = {name: self._kept(name, frame) for name, frame in frames.items()}
         layouts = dict(result_tables(self.job))
         kept = {name: with_day(frame, layouts[name]) for name, frame in kept.items()}
@@ -199,7 +209,7 @@ class _Run:
             for frame in frames.values():
                 frame.unpersist()
 
-    def _decide(self, spark: SparkSession) -> dict[str, DataFrame]:
+    def decide(self, spark: SparkSession) -> dict[str, DataFrame]:
         """Lazy results by table, in the order of their commits."""
         from pipelines.batch import engine
         from pipelines.lakehouse.write import read_arrivals

@@ -94,13 +94,13 @@ def shares(runs: Sequence[Mapping[str, Any]], output: OutputRange) -> tuple[list
             continue
         ends = [None if run[name] is None else from_datetime(run[name]) for name in ("output_from", "output_to")]
         wrote = OutputRange(*ends)
-        left = [part for piece in free if (part := _common(piece, wrote)) is not None]
-        owns = tuple(part for piece in left if (part := _common(piece, output)) is not None)
+        left = [part for piece in free if (part := common(piece, wrote)) is not None]
+        owns = tuple(part for piece in left if (part := common(piece, output)) is not None)
         if owns:
             names = ("counts_by_verdict", "versions_read", "versions_written", "rows_written")
             found.append(Share(run["run_id"], wrote, owns, left == [wrote], *(dict(run[name] or {}) for name in names)))
-        free = [rest for piece in free for rest in _without(piece, wrote)]
-    return found, [part for piece in free if (part := _common(piece, output)) is not None]
+        free = [rest for piece in free for rest in without(piece, wrote)]
+    return found, [part for piece in free if (part := common(piece, output)) is not None]
 
 
 def _whole_problems(job: Job, whole: Sequence[Share], events: DataFrame, verdicts: DataFrame) -> list[str]:
@@ -234,13 +234,15 @@ def _range(begin_us: int, end_us: int) -> OutputRange:
     return OutputRange(None if begin_us <= MIN_INSTANT_US else begin_us, None if end_us > MAX_INSTANT_US else end_us)
 
 
-def _common(one: OutputRange, other: OutputRange) -> OutputRange | None:
+def common(one: OutputRange, other: OutputRange) -> OutputRange | None:
+    """What lies in both; None if nothing does."""
     begin_us = max(_bounds(one)[0], _bounds(other)[0])
     end_us = min(_bounds(one)[1], _bounds(other)[1])
     return _range(begin_us, end_us) if begin_us < end_us else None
 
 
-def _without(one: OutputRange, other: OutputRange) -> list[OutputRange]:
+def without(one: OutputRange, other: OutputRange) -> list[OutputRange]:
+    """What of ``one`` does not lie in ``other``."""
     begin_us, end_us = _bounds(one)
     cut_begin_us, cut_end_us = _bounds(other)
     pieces = [(begin_us, min(end_us, cut_begin_us)), (max(begin_us, cut_end_us), end_us)]

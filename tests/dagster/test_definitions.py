@@ -23,6 +23,7 @@ from pipelines.lakehouse.root import Lakehouse
 
 ROOT = Path(__file__).parents[2]
 NOWHERE = Lakehouse.at("/nowhere")
+TOLLS_ASSETS = ["tolls/arrivals", "tolls/stream_windows", "tolls/verdicts", "tolls/windows"]
 
 
 def keys(defs: dg.Definitions) -> list[str]:
@@ -61,13 +62,15 @@ def test_the_workspace_file_is_valid_for_dagster(jobs: Path) -> None:
     assert "Validation successful for code location tailrace" in done.stderr + done.stdout
 
 
-def test_each_job_file_becomes_arrivals_windows_and_verdicts(jobs: Path) -> None:
+def test_each_job_file_becomes_its_assets(jobs: Path) -> None:
     (jobs / "docks.yml").write_text(DOCKS, encoding="utf-8")
     assert keys(build(jobs)) == [
         "docks/arrivals",
+        "docks/stream_windows",
         "docks/verdicts",
         "docks/windows",
         "tolls/arrivals",
+        "tolls/stream_windows",
         "tolls/verdicts",
         "tolls/windows",
     ]
@@ -96,10 +99,40 @@ def test_windows_and_verdicts_are_one_computation(jobs: Path) -> None:
 def test_the_checks_and_the_replay_job_of_a_job_are_there(jobs: Path) -> None:
     defs = build(jobs)
     checks = {(key.asset_key.to_user_string(), key.name) for key in graph(defs).asset_check_keys}
-    assert checks == {("tolls/arrivals", "arrival_order"), ("tolls/verdicts", "conservation")}
+    assert checks == {
+        ("tolls/arrivals", "arrival_contract"),
+        ("tolls/arrivals", "arrival_order"),
+        ("tolls/verdicts", "conservation"),
+        ("tolls/windows", "reproducible"),
+        ("tolls/windows", "window_contract"),
+    }
     replay = defs.resolve_job_def("tolls_replay")
     config = replay.nodes[0].definition.config_schema.config_type.fields
     assert {name: field.is_required for name, field in config.items()} == {"from": False, "to": False, "reason": True}
+
+
+def test_the_live_runs_windows_are_observed_and_never_made(jobs: Path) -> None:
+    node = graph(build(jobs)).get(dg.AssetKey(["tolls", "stream_windows"]))
+    assert node.is_observable
+    assert not node.is_materializable
+    assert isinstance(node.partitions_def, dg.DailyPartitionsDefinition)
+
+
+def test_the_schedule_and_the_sensors_start_the_jobs_of_their_job_file(jobs: Path) -> None:
+    defs = build(jobs)
+    found = {one.name: one.job_name for one in [*(defs.schedules or []), *(defs.sensors or [])]}  # type: ignore[union-attr]
+    assert found == {
+        "tolls_daily": "tolls_days",
+        "tolls_stale_days": "tolls_days",
+        "tolls_lost_ranges": "tolls_replay",
+    }
+
+
+def test_everything_that_needs_spark_waits_in_one_pool(jobs: Path) -> None:
+    defs = build(jobs)
+    nodes = [graph(defs).get(dg.AssetKey(["tolls", name])) for name in ("arrivals", "windows", "verdicts")]
+    assert {pool for node in nodes for pool in node.pools} == {"tailrace_spark"}
+    assert defs.resolve_job_def("tolls_replay").nodes[0].definition.pool == "tailrace_spark"
 
 
 def test_runs_stay_in_one_process(jobs: Path) -> None:
@@ -123,7 +156,7 @@ def test_the_code_version_follows_the_meaning_of_a_job_file_not_its_layout(jobs:
 def test_a_broken_job_file_is_shown_and_takes_no_other_down(jobs: Path, caplog: pytest.LogCaptureFixture) -> None:
     (jobs / "bad-file.yaml").write_text(TOLLS.replace("late_arrival", "late_arival"), encoding="utf-8")
     defs = build(jobs)
-    assert keys(defs) == ["bad_file/job_file", "tolls/arrivals", "tolls/verdicts", "tolls/windows"]
+    assert keys(defs) == ["bad_file/job_file", *TOLLS_ASSETS]
     node = graph(defs).get(dg.AssetKey(["bad_file", "job_file"]))
     assert "did you mean 'late_arrival'?" in (node.description or "")
     assert not node.is_executable
@@ -152,7 +185,7 @@ def test_the_check_of_a_broken_job_file_fails_until_it_is_mended(jobs: Path) -> 
 def test_a_second_file_of_the_same_job_is_an_error_not_a_clash_of_keys(jobs: Path) -> None:
     (jobs / "zzz.yaml").write_text(TOLLS, encoding="utf-8")
     defs = build(jobs)
-    assert keys(defs) == ["tolls/arrivals", "tolls/verdicts", "tolls/windows", "zzz/job_file"]
+    assert keys(defs) == [*TOLLS_ASSETS, "zzz/job_file"]
     told = graph(defs).get(dg.AssetKey(["zzz", "job_file"])).description or ""
     assert "job 'tolls' is described by tolls.yaml already" in told
 

@@ -18,16 +18,22 @@ from small_jobs import TOLLS, load, tolls
 from assets.definitions import build
 from pipelines.lakehouse.ingest import ingest
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.lakehouse.runs import runs_of
+from pipelines.lakehouse.runs import record, runs_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [
+    pytest.mark.spark,
+    # Great Expectations warns about what others have deprecated
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
 
 ARRIVALS = dg.AssetKey(["tolls", "arrivals"])
 WINDOWS = dg.AssetKey(["tolls", "windows"])
 VERDICTS = dg.AssetKey(["tolls", "verdicts"])
+ALL = dg.AssetSelection.assets(ARRIVALS, WINDOWS, VERDICTS)
 
 
 class World:
@@ -48,11 +54,11 @@ class World:
 
     def materialize(self, first: str, last: str, selection: Any = None) -> dg.ExecuteInProcessResult:
         tags = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
-        return self.run(selection or dg.AssetSelection.all(), tags)
+        return self.run(selection or ALL, tags)
 
-    def check(self, key: dg.AssetKey) -> dg.AssetCheckEvaluation:
-        """The check of ``key`` executed on its own, as from the UI."""
-        result = self.run(dg.AssetSelection.checks_for_assets(key), {})
+    def check(self, key: dg.AssetKey, name: str) -> dg.AssetCheckEvaluation:
+        """A check of ``key`` executed on its own, as from the UI."""
+        result = self.run(dg.AssetSelection.checks(dg.AssetCheckKey(key, name)), {})
         [evaluation] = result.get_asset_check_evaluations()
         return evaluation
 
@@ -132,12 +138,15 @@ def test_each_of_the_seven_days_is_materialised_in_every_asset(replayed: tuple[W
         assert sorted(e.partition for e in result.get_asset_materialization_events() if e.asset_key == key) == days
 
 
-def test_both_checks_pass_in_the_run(replayed: tuple[World, Any]) -> None:
+def test_all_checks_pass_in_the_run(replayed: tuple[World, Any]) -> None:
     _, result = replayed
     found = {evaluation.check_name: evaluation for evaluation in result.get_asset_check_evaluations()}
     assert {name: evaluation.passed for name, evaluation in found.items()} == {
+        "arrival_contract": True,
         "arrival_order": True,
         "conservation": True,
+        "reproducible": True,
+        "window_contract": True,
     }
     # seven days of two partitions and three events, of which one is late
     assert found["arrival_order"].metadata["rows"].value == 42
@@ -218,7 +227,7 @@ def exchange(rows: list[dict[str, Any]], column: str, one: int, other: int) -> N
 def test_arrival_order_fails_on_two_arrivals_that_were_swapped_and_names_them(copy: World) -> None:
     change(copy, "arrivals/cars", lambda rows: exchange(rows, "arrival_time", 9, 10), "arrival_date")
     result = copy.materialize("2026-03-04", "2026-03-04", dg.AssetSelection.assets(ARRIVALS))
-    [evaluation] = result.get_asset_check_evaluations()
+    [evaluation] = [one for one in result.get_asset_check_evaluations() if one.check_name == "arrival_order"]
     assert not evaluation.passed
     assert evaluation.metadata["broken"].value == 1
     [row] = evaluation.metadata["rows_out_of_order"].records
@@ -229,7 +238,7 @@ def test_arrival_order_fails_on_two_arrivals_that_were_swapped_and_names_them(co
 def test_arrival_order_fails_on_sequences_swapped_between_two_days(copy: World) -> None:
     # 8 is the last of the third of March, 9 the first of the fourth
     change(copy, "arrivals/cars", lambda rows: exchange(rows, "sequence", 8, 9), "arrival_date")
-    evaluation = copy.check(ARRIVALS)
+    evaluation = copy.check(ARRIVALS, "arrival_order")
     assert not evaluation.passed
     assert [row.data["sequence"] for row in evaluation.metadata["rows_out_of_order"].records] == ["8"]
     assert "an earlier day holds sequence 9" in (evaluation.description or "")
@@ -240,7 +249,7 @@ def test_arrival_order_fails_on_a_sequence_that_stands_there_twice(copy: World) 
         rows.append(dict(next(row for row in rows if (row["input_partition"], row["sequence"]) == (0, 4))))
 
     change(copy, "arrivals/cars", repeat, "arrival_date")
-    evaluation = copy.check(ARRIVALS)
+    evaluation = copy.check(ARRIVALS, "arrival_order")
     assert not evaluation.passed
     assert "cars/0/4: sequence 4 stands there twice" in (evaluation.description or "")
 
@@ -252,25 +261,25 @@ def problems(evaluation: dg.AssetCheckEvaluation) -> str:
 
 def test_conservation_fails_when_a_verdict_is_gone(copy: World) -> None:
     change(copy, "verdicts/tolls", lambda rows: rows.pop(), "arrival_date")
-    assert "wrote 14 rows of verdicts/tolls" in problems(copy.check(VERDICTS))
+    assert "wrote 14 rows of verdicts/tolls" in problems(copy.check(VERDICTS, "conservation"))
 
 
 def test_conservation_sees_a_verdict_gone_from_a_run_that_was_written_over_in_part(
     written_over: World, copy_written_over: World
 ) -> None:
-    assert written_over.check(VERDICTS).passed
+    assert written_over.check(VERDICTS, "conservation").passed
 
     def lose(rows: list[dict[str, Any]]) -> None:
         rows.remove(next(row for row in rows if row["arrival_date"].isoformat() == "2026-03-03"))
 
     change(copy_written_over, "verdicts/tolls", lose, "arrival_date")
-    told = problems(copy_written_over.check(VERDICTS))
+    told = problems(copy_written_over.check(VERDICTS, "conservation"))
     assert "wrote 6 rows of verdicts/tolls for [2026-03-02T00:00:00Z, 2026-03-05T00:00:00Z); there are 5 now" in told
 
 
 def test_conservation_fails_when_a_verdict_stands_there_twice(copy: World) -> None:
     change(copy, "verdicts/tolls", lambda rows: rows.append(dict(rows[0])), "arrival_date")
-    assert "has 2 verdicts" in problems(copy.check(VERDICTS))
+    assert "has 2 verdicts" in problems(copy.check(VERDICTS, "conservation"))
 
 
 def test_conservation_fails_when_a_verdict_is_no_events(copy: World) -> None:
@@ -278,16 +287,47 @@ def test_conservation_fails_when_a_verdict_is_no_events(copy: World) -> None:
         rows[0]["sequence"] = 1000
 
     change(copy, "verdicts/tolls", invent, "arrival_date")
-    assert "1000 has a verdict, but the log has no such event" in problems(copy.check(VERDICTS))
+    assert "1000 has a verdict, but the log has no such event" in problems(copy.check(VERDICTS, "conservation"))
 
 
 def test_conservation_fails_when_events_came_after_the_replay(copy: World, tmp_path: Path) -> None:
     late = {"arrival_time": "2026-03-04T10:00:00Z", "input_partition": 7, "sequence": 0, "at": "2026-03-04T10:00:00Z"}
     (tmp_path / "more.jsonl").write_text(json.dumps(late) + "\n", encoding="utf-8")
     ingest(tolls(), "cars", [tmp_path / "more.jsonl"], copy.root, "second")
-    told = problems(copy.check(VERDICTS))
+    told = problems(copy.check(VERDICTS, "conservation"))
     assert "decided 42 fates" in told
     assert "the log holds 43 events there" in told
+
+
+def test_the_arrival_contract_fails_on_a_kind_that_is_none_and_names_the_row(copy: World) -> None:
+    change(copy, "arrivals/cars", lambda rows: rows[0].update(kind="rumour"), "arrival_date")
+    evaluation = copy.check(ARRIVALS, "arrival_contract")
+    assert not evaluation.passed
+    assert evaluation.metadata["failed_rows"].value == 1
+    [row] = evaluation.metadata["rows"].records
+    assert row.data["problem"] == "kind breaks 'is event or punctuation'"
+
+
+def test_the_window_contract_and_the_fingerprint_give_away_a_count_that_was_changed(copy: World) -> None:
+    change(copy, "windows/tolls", lambda rows: rows[0].update(cars=0), "output_date")
+    contract = copy.check(WINDOWS, "window_contract")
+    assert not contract.passed
+    assert [row.data["problem"] for row in contract.metadata["rows"].records] == ["cars is below 1"]
+    again = copy.check(WINDOWS, "reproducible")
+    assert not again.passed
+    assert "it was written past Tailrace" in (again.description or "")
+
+
+def test_a_replay_of_arrivals_that_were_changed_under_it_is_not_reproducible(copy: World) -> None:
+    [run] = runs_of(Lakehouse.at(copy.root), "tolls")
+    change(copy, "arrivals/cars", lambda rows: rows[0].update(booth="elsewhere"), "arrival_date")
+    assert copy.check(WINDOWS, "reproducible").passed, "the version it read is as it was"
+    # the first of the log lies outside what was replayed, so the newest version gives the same; a car inside does not
+    change(copy, "arrivals/cars", lambda rows: [row.update(booth="elsewhere") for row in rows], "arrival_date")
+    record(Lakehouse.at(copy.root), {**run, "versions_read": {"arrivals/cars": 2}})
+    evaluation = copy.check(WINDOWS, "reproducible")
+    assert not evaluation.passed
+    assert f"gave {run['output_fingerprint']}, and now gives" in (evaluation.description or "")
 
 
 # -- apart from partitions ----------------------------------------------------------------------------------------
