@@ -64,6 +64,7 @@ class Machine:
     parked: list[tuple[Result, dict[str, object]]] = field(default_factory=list)
     """Windows that cannot change any more, but that ``end_of_log: hold`` does not emit yet."""
     told: bool = False
+    failed: TailraceError | LogOutOfOrder | None = None
 
     @classmethod
     def new(cls, job: Job) -> Machine:
@@ -78,8 +79,10 @@ class Machine:
     # -- a batch ------------------------------------------------------------------------------------------------------
 
     def step(self, program: Program, messages: Sequence[Message]) -> Output:
-        """Take a batch's messages in; what can be decided is. An error leaves the machine unfit for more."""
-        output = Output()
+        """Take a batch's messages in; what can be decided is. After an error there is nothing but that error."""
+        output = Output(error=self.failed)
+        if self.failed is not None:
+            return output
         try:
             self.intake.take(messages)
             self.policy.known = self.intake.partitions
@@ -91,7 +94,7 @@ class Machine:
                 output.results += self._advance(program)
                 self.told = False
         except (TailraceError, LogOutOfOrder) as error:
-            output.error = error
+            output.error = self.failed = error
         return output
 
     @property

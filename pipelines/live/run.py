@@ -130,8 +130,15 @@ class _Run:
         else:
             query = writer.trigger(processingTime="1 second").start()
         try:
-            return self._follow(query, begun, until_caught_up=until_caught_up)
-        except LogOutOfOrder as error:
+            followed = self._follow(query, begun, until_caught_up=until_caught_up)
+            if self.tally.error is not None:
+                raise self.tally.error
+            return followed
+        except Exception as failure:
+            # Spark tells a batch's own error only as a text among others
+            error = self.tally.error or failure
+            if not isinstance(error, LogOutOfOrder):
+                raise error from None
             if begun.generation > 0 and begun.number == 0:
                 raise DataRefused(f"the arrival logs are not in order: {error}") from None
             return announce(self.house, self.job, end_of_log=until_caught_up, anew=True)
@@ -152,8 +159,6 @@ class _Run:
                     begun = self.begun = newer
             except KeyboardInterrupt:
                 return None
-        if self.tally.error is not None:
-            raise self.tally.error
         failure = query.exception()
         if failure is not None:
             raise failure

@@ -1,0 +1,286 @@
+"""The live run on Spark, from arrival logs into its tables: in pieces, in any triggers, and killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipelines.core.errors import DataRefused, UsageError
+from pipelines.core.model import Arrival, Job
+from pipelines.core.reference import run
+from pipelines.core.time import HOUR, MINUTE, SECOND, format_instant, from_datetime, parse_instant
+from pipelines.job.load import parse_job
+from pipelines.lakehouse import runs
+from pipelines.lakehouse.ingest import ingest
+from pipelines.lakehouse.root import Lakehouse
+from pipelines.live.control import latest
+from pipelines.live.program import refuse
+from pipelines.live.run import stream
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TOLLS = """
+tailrace: 1
+job: tolls
+profile: stream_analytics
+inputs: {cars: {columns: "at TIMESTAMP, booth STRING, toll DOUBLE, axles INT, fee DECIMAL(8,2)", timestamp_by: at}}
+ordering: {early_arrival: 5m, late_arrival: 20m, out_of_order: 2m, action: adjust}
+query:
+  from: cars
+  where: "axles <> 3"
+  group_by: [booth]
+  window: {any_of: {hour: {tumbling: {size: 1h}}, pause: {session: {timeout: 10m, max_duration: 2h}}}}
+  aggregates:
+    n: "count(*)"
+    total: "sum(toll)"
+    mean: "avg(fee)"
+    axles: "sum(axles)"
+    seen: "collect(at)"
+"""
+LASTING = """
+tailrace: 1
+job: lasting
+profile: stream_insight
+inputs:
+  stays: {columns: "at TIMESTAMP, ends TIMESTAMP, edge STRING, plate STRING", timestamp_by: at, shape: edge,
+          end_by: ends, edge_by: edge, match_on: [plate]}
+ordering: {advance: {every: 3}, delay: 10m, action: adjust}
+query: {from: stays, window: {snapshot: {}}, aggregates: {n: "count(*)", plates: "collect(plate)"}}
+end_of_log: flush
+keep_verdicts: all
+"""
+BEGIN = parse_instant("2026-01-01T00:00:00Z")
+
+
+def tolls(count: int, partitions: int = 2, seed: int = 1) -> list[Arrival]:
+    """Cars over some days: on time, late, early and out of order."""
+    chance, clock, sequences = Random(seed), BEGIN, Counter[int]()
+    log = []
+    for number in range(count):
+        clock += chance.choice([SECOND, MINUTE, 11 * MINUTE, HOUR])
+        partition = chance.randrange(partitions)
+        at = clock + chance.choice([0, -MINUTE, -3 * MINUTE, -30 * MINUTE, 4 * MINUTE, 6 * MINUTE])
+        payload: dict[str, Any] = {"at": at, "booth": chance.choice("ab"), "toll": 0.1 * number}
+        payload |= {"axles": chance.choice([2, 3, 5]), "fee": chance.choice([Decimal("1.25"), Decimal("0.10"), None])}
+        log.append(Arrival("cars", partition, sequences[partition], clock, payload))
+        sequences[partition] += 1
+    return log
+
+
+def stays(count: int) -> list[Arrival]:
+    """Start edges, and end edges for most of them, some late."""
+    chance, clock, begun = Random(7), BEGIN, list[tuple[int, str]]()
+    log = []
+    for number in range(count):
+        clock += chance.choice([MINUTE, 7 * MINUTE, 4 * HOUR])
+        if begun and chance.random() < 0.45:
+            at, plate = begun.pop(chance.randrange(len(begun)))
+            ends, edge = max(at, clock - chance.choice([0, 15 * MINUTE])), "end"
+        else:
+            at, plate, ends, edge = clock - chance.choice([0, 20 * MINUTE]), f"p{number % 5}", None, "start"
+            begun.append((at, plate))
+        payload = {"at": at, "ends": ends, "edge": edge, "plate": plate}
+        log.append(Arrival("stays", 0, number, clock, payload))
+    return log
+
+
+def load(house: Lakehouse, job: Job, log: Sequence[Arrival], folder: Path) -> None:
+    """One batch of the arrival log."""
+    path = folder / f"{log[0].input_partition}-{log[0].sequence}-{len(log)}.jsonl"
+    instants = {"at", "ends"}
+    with path.open("w", encoding="utf-8") as file:
+        for row in log:
+            payload = {
+                key: format_instant(value) if key in instants and isinstance(value, int) else value
+                for key, value in row.payload.items()
+            }
+            place = {"arrival_time": format_instant(row.arrival_time_us), "input_partition": row.input_partition}
+            file.write(json.dumps({**place, "sequence": row.sequence, **payload}, default=str) + "\n")
+    ingest(job, job.inputs[0].name, [path], house)
+
+
+def expected(job: Job, log: Sequence[Arrival]) -> Counter[str]:
+    """The windows by the reference engine."""
+    from pipelines.batch.row_expressions import SparkExpressions
+
+    outcome = run(job, log, evaluate=SparkExpressions())
+    return Counter(
+        repr((one.window_start_us, one.window_end_us, one.window_id, *map(str, one.values.values())))
+        for one in outcome.windows
+    )
+
+
+def given(house: Lakehouse, job: Job) -> Counter[str]:
+    """The windows that stand in ``stream_windows``."""
+    table = house.open(f"stream_windows/{job.name}")
+    assert table is not None
+    rows = table.to_pyarrow_table().to_pylist()
+    assert all(row["emitted_at"] is not None and row["output_date"] == row["window_end"].date() for row in rows)
+    spans = [[from_datetime(row.pop(name)) for name in ("window_start", "window_end")] for row in rows]
+    for row in rows:
+        del row["emitted_at"], row["output_date"]
+        if "seen" in row:
+            row["seen"] = [from_datetime(one) for one in row["seen"]]
+    return Counter(
+        repr((*span, *[row.pop("window_id")], *map(str, row.values()))) for span, row in zip(spans, rows, strict=True)
+    )
+
+
+def verdict_count(house: Lakehouse, job: Job) -> int:
+    table = house.open(f"stream_verdicts/{job.name}")
+    assert table is not None
+    rows = table.to_pyarrow_table(columns=["input", "input_partition", "sequence"]).to_pylist()
+    assert len({tuple(row.values()) for row in rows}) == len(rows)
+    return len(rows)
+
+
+@pytest.mark.spark
+def test_a_log_that_comes_in_pieces_gives_what_it_gives_in_one(tmp_path: Path, spark: SparkSession) -> None:
+    job, house, log = parse_job(TOLLS), Lakehouse.at(tmp_path / "lake"), tolls(120)
+    for begin, end in ((0, 50), (50, 51), (51, 120)):
+        load(house, job, log[begin:end], tmp_path)
+        summary = stream(job, house, spark=spark, files_per_trigger=1)
+        assert given(house, job) == expected(job, log[:end])
+    assert summary.generation == 0
+    assert summary.provisional_windows > 0
+    adjusted = [one for one in run_fates(job, log) if one != "accepted"]
+    assert verdict_count(house, job) == len(adjusted)
+    (last,) = runs.runs_of(house, job.name)[-1:]
+    assert (last["kind"], last["status"], last["job_fingerprint"]) == ("stream", "succeeded", job.fingerprint)
+    nothing_new = stream(job, house, spark=spark)
+    assert nothing_new.windows == 0
+    assert given(house, job) == expected(job, log)
+
+
+def run_fates(job: Job, log: Sequence[Arrival]) -> list[str]:
+    from pipelines.batch.row_expressions import SparkExpressions
+
+    return [fate.verdict for fate in run(job, log, evaluate=SparkExpressions()).fates]
+
+
+@pytest.mark.spark
+def test_triggers_of_any_size_give_the_same_for_a_commit_of_many_files(tmp_path: Path, spark: SparkSession) -> None:
+    job, house, log = parse_job(LASTING), Lakehouse.at(tmp_path / "lake"), stays(90)
+    load(house, job, log[:70], tmp_path)
+    load(house, job, log[70:], tmp_path)
+    table = house.open("arrivals/stays")
+    assert table is not None
+    assert len(table.file_uris()) > 3
+    for files in (1, 2, 1000):
+        stream(job, house, spark=spark, files_per_trigger=files, anew=True)
+        assert given(house, job) == expected(job, log)
+        assert verdict_count(house, job) == len(log)
+
+
+@pytest.mark.spark
+def test_a_partition_heard_late_and_a_job_that_changed_begin_the_stream_again(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    job, house, log = parse_job(TOLLS), Lakehouse.at(tmp_path / "lake"), tolls(60)
+    for partition in (0, 1):
+        load(house, job, [row for row in log if row.input_partition == partition], tmp_path)
+        stream(job, house, spark=spark)
+    announced = latest(house, job)
+    assert announced is not None
+    assert announced.generation == 1
+    assert given(house, job) == expected(job, log)
+    wider = parse_job(TOLLS.replace("late_arrival: 20m", "late_arrival: 40m"))
+    with pytest.raises(UsageError, match="another version of the job file"):
+        stream(wider, house, spark=spark)
+    stream(wider, house, spark=spark, anew=True)
+    assert given(house, wider) == expected(wider, log)
+
+
+@pytest.mark.spark
+def test_a_sum_beyond_bigint_stops_the_stream_with_its_own_sentence(tmp_path: Path, spark: SparkSession) -> None:
+    job = parse_job(TOLLS.replace("sum(axles)", "sum(4000000000000000000L)"))
+    house, log = Lakehouse.at(tmp_path / "lake"), tolls(60)
+    load(house, job, log, tmp_path)
+    with pytest.raises(DataRefused, match="leaves the range of BIGINT"):
+        stream(job, house, spark=spark)
+    assert house.open("stream_windows/tolls") is None
+    assert runs.runs_of(house, job.name)[-1]["status"] == "failed"
+
+
+def test_an_expression_over_both_sides_of_a_join_is_refused() -> None:
+    job = parse_job(
+        """
+tailrace: 1
+job: passed
+profile: stream_analytics
+inputs: {a: {columns: "at TIMESTAMP, x INT", timestamp_by: at}, b: {columns: "at TIMESTAMP, x INT", timestamp_by: at}}
+query:
+  join: {left: a, right: b, on: [x], within: {unit: minute, from: 0, to: 1}}
+  window: {tumbling: {size: 1m}}
+  aggregates: {n: "sum(a.x + b.x)"}
+"""
+    )
+    with pytest.raises(UsageError, match="needs both sides of the join"):
+        refuse(job)
+
+
+# -- killed -----------------------------------------------------------------------------------------------------------
+
+_RUN = """
+import os, signal, sys
+from pathlib import Path
+from pipelines.job.load import parse_job
+from pipelines.live import run, sink
+from pipelines.runtime.session import session
+job, root, at = parse_job(Path(sys.argv[1]).read_text()), sys.argv[2], int(sys.argv[3])
+commits = 0
+written = sink.LiveTable.write
+def write(self, *args, **kwargs):
+    global commits
+    commits += 1
+    if commits == at:
+        os.kill(os.getpid(), signal.SIGKILL)
+    written(self, *args, **kwargs)
+sink.LiveTable.write = write
+run.stream(job, root, files_per_trigger=1)
+"""
+
+
+def attempt(job_file: Path, house: Lakehouse, at: int) -> subprocess.Popen[bytes]:
+    """A stream in a process of its own that kills itself before its write number ``at`` (0: never)."""
+    program = [sys.executable, "-c", _RUN, str(job_file), house.root, str(at)]
+    return subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_stream_killed_at_any_moment_and_started_again_writes_each_row_once(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    job, house, log = parse_job(TOLLS), Lakehouse.at(tmp_path / "lake"), tolls(80)
+    job_file = tmp_path / "tolls.yaml"
+    job_file.write_text(TOLLS, encoding="utf-8")
+    load(house, job, log[:60], tmp_path)
+    # before the first commit; between a batch's two commits; after both, before Spark has noted the batch
+    for at in (1, 2, 3):
+        assert attempt(job_file, house, at).wait(300) == -signal.SIGKILL
+    load(house, job, log[60:], tmp_path)
+    chance = Random(int(os.environ.get("TAILRACE_SEED", "1")))
+    for _ in range(3):
+        process = attempt(job_file, house, 0)
+        time.sleep(chance.uniform(4, 25))
+        process.kill()
+        process.wait(60)
+    summary = stream(job, house, spark=spark)
+    assert summary.generation == 0
+    assert given(house, job) == expected(job, log)
+    assert verdict_count(house, job) == sum(verdict != "accepted" for verdict in run_fates(job, log))
+    assert {one["status"] for one in runs.runs_of(house, job.name)[:3]} == {"abandoned"}
