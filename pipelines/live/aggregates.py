@@ -57,7 +57,7 @@ def total_of_doubles(values: Sequence[float]) -> float:
     try:
         return float(exact)
     except OverflowError:
-        return math.copysign(math.inf, exact)
+        return math.inf if exact > 0 else -math.inf
 
 
 def _sum(one: Aggregate, values: list[Any]) -> Any:
