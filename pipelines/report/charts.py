@@ -105,7 +105,7 @@ def bars_over_time(
         if value
     ]
     limit = most or max((row["n"] for row in data), default=1)
-    y = alt.Y("n:Q", scale=alt.Scale(domain=[0, limit], nice=True), axis=_count_axis())
+    y = alt.Y("n:Q", scale=alt.Scale(domain=[0, limit], nice=True), axis=_value_axis(tickMinStep=1))
     x = _time_axis(x_us, width_us, width)
     chart = _chart(data).mark_rect(fill=f"var(--{series.color})")
     return _drawn(chart.encode(x=x, x2="x2:Q", y=y, y2=alt.datum(0)), width, height)
@@ -165,7 +165,7 @@ def pairs_over_time(
     mid = _time_axis(x_us, width_us, width, "mid:T")
 
     def y(name: str) -> Any:
-        return alt.Y(f"{name}:Q", scale=scale, axis=_count_axis())
+        return alt.Y(f"{name}:Q", scale=scale, axis=_value_axis())
 
     marks = [{**row, "top": high + room * 0.6} for row in base if row["d"]]
     layers: list[Any] = [
@@ -212,8 +212,8 @@ def _time_axis(x_us: Sequence[int], width_us: int, width: int, field: str = "x:T
     return alt.X(field, scale=alt.Scale(type="utc", domain=domain, nice=False), axis=axis)
 
 
-def _count_axis() -> Any:
-    return alt.Axis(title=None, tickCount=3)
+def _value_axis(**more: Any) -> Any:
+    return alt.Axis(title=None, tickCount=3, **more)
 
 
 def _labels(labels: Sequence[str]) -> str:

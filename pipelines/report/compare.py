@@ -11,6 +11,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pyarrow as pa
+
 from pipelines.core.errors import UsageError
 from pipelines.core.model import Job, OutputRange, output_name
 from pipelines.core.time import parse_instant
@@ -19,6 +21,8 @@ from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import plain_rows, rows_of
 
 Row = dict[str, Any]
+MAX_ROWS = 2_000_000
+"""Rows of a table that are compared; they are held in memory."""
 STATUSES = ("different", "missing_in_replay", "missing_in_stream", "duplicated_in_stream")
 
 
@@ -66,6 +70,8 @@ class Comparison:
 def compare(house: Lakehouse, job: Job, output: OutputRange) -> Comparison:
     """The windows of ``job`` that end in ``output``; without a live run every pair has the status ``alone``.
 
+    Raises :class:`UsageError` beyond :data:`MAX_ROWS`.
+
     Where the live run's table cannot be read as it is (a catalog's, or one that lacks a key column), what the
     reconciliation says of it stands instead.
     """
@@ -93,7 +99,16 @@ def compare(house: Lakehouse, job: Job, output: OutputRange) -> Comparison:
 
 def _rows(house: Lakehouse, job: Job, table: str, output: OutputRange) -> list[Row] | None:
     rows = rows_of(job, table, house, output)
-    return None if rows is None else plain_rows(rows)
+    return None if rows is None else _plain(rows, table)
+
+
+def _plain(rows: pa.Table, table: str) -> list[Row]:
+    if rows.num_rows > MAX_ROWS:
+        raise UsageError(
+            f"{table} has {rows.num_rows} rows in this range, and a report takes {MAX_ROWS}",
+            hint="report a shorter range",
+        )
+    return plain_rows(rows)
 
 
 def _live_rows(house: Lakehouse, job: Job, output: OutputRange, keys: Sequence[str]) -> list[Row] | None:
@@ -106,7 +121,7 @@ def _live_rows(house: Lakehouse, job: Job, output: OutputRange, keys: Sequence[s
         return None
     ours = dict(job.stream_columns)
     rows = rows.rename_columns([ours.get(name, name) for name in rows.column_names])
-    return plain_rows(rows) if {*keys, "window_end"} <= set(rows.column_names) else None
+    return _plain(rows, "stream_windows") if {*keys, "window_end"} <= set(rows.column_names) else None
 
 
 def _sides(

@@ -12,6 +12,7 @@ from pipelines.core.errors import TailraceError
 from pipelines.core.model import REASONS, AtlasOrdering, Input, Job, OutputRange, StreamAnalyticsOrdering
 from pipelines.core.plan import Plan
 from pipelines.core.time import from_datetime
+from pipelines.lakehouse.layout import windows_table
 from pipelines.lakehouse.planning import make_plan
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import SUCCEEDED, runs_of
@@ -116,7 +117,7 @@ def gather(
     sources = {part.name: (part, found) for part in job.inputs if (found := events_of(house, part, output))}
     extents = {name: extent for name, (_, found) in sources.items() if (extent := found.extent()) is not None}
     bins = _bins(extents.values())
-    runs = [run for run in runs_of(house, job.name) if run["kind"] == "replay"]
+    runs = [run for run in runs_of(house, job.name) if windows_table(job) in dict(run["versions_written"] or {})]
     owned, gaps = shares(runs, output)
     decided = [part for share in owned for part in share.owns]
     fates = None if bins is None else fates_of(house, job, output, bins)

@@ -90,7 +90,8 @@ def _closely(windows: Comparison) -> Figure | None:
     pairs, title = _chosen(windows)
     ends_us = [pair.end_us for pair in pairs]
     gap_us = min((right - left for left, right in pairwise(ends_us) if right > left), default=0)
-    gap_us = gap_us or 60_000_000
+    # where windows end a moment apart, a bar must still be seen
+    gap_us = max(gap_us, (ends_us[-1] - ends_us[0]) // (8 * AROUND), 1_000)
     starts_us = [end_us - gap_us for end_us in ends_us]
     replay = charts.Series("replay", "replay", [_value(pair.replay, name) for pair in pairs])
     stream = charts.Series("live run", "stream", [_value(pair.stream, name) for pair in pairs])

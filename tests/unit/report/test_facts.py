@@ -9,10 +9,12 @@ import pytest
 from report_house import JOB, START_US, arrivals, build, reconciled
 
 from pipelines.core import reference
+from pipelines.core.errors import UsageError
 from pipelines.core.model import EVERYTHING, OutputRange
 from pipelines.core.time import HOUR, MINUTE, parse_instant
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.quality.checks import CheckResult
+from pipelines.report import compare
 from pipelines.report.facts import Facts, gather
 from pipelines.report.numbers import numbers
 from pipelines.report.story import evidence_sentences, first_divergence, reproduce_command, verdict
@@ -184,3 +186,9 @@ def test_evidence_that_is_no_json_is_shown_as_it_is() -> None:
 def test_a_time_range_counts_what_arrived_in_it(agreeing: Lakehouse) -> None:
     facts: Facts = gather(JOB, agreeing, OutputRange(START_US, START_US + HOUR))
     assert facts.events == 4
+
+
+def test_a_range_of_too_many_windows_is_refused(agreeing: Lakehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare, "MAX_ROWS", 3)
+    with pytest.raises(UsageError, match="report a shorter range"):
+        gather(JOB, agreeing, EVERYTHING)
