@@ -17,6 +17,18 @@ has seen. The guard gives ``event time <= arr + E`` for everything that is not d
 3. *Nothing is missed at the upper end.* What arrives after ``to + L`` counts after ``to``; windows of the range end
    before ``to`` and end with their last instant. Verdicts look at earlier arrivals only.
 
+**What history knows.** Two of the open beginnings close again once the log itself is asked (:func:`narrowed`).
+
+*No guard.* Let ``B = from - max(K, L)`` and ``a`` the first arrival of an event whose event time is B or more. Reading
+from ``min(a, B + L)`` is exact: what arrived before has event times below B and is moved up to its arrival minus L at
+most, so it counts before B and its watermark lies before B. Steps 1 and 2 then go through unchanged.
+(Of several inputs, B takes the greatest L and ``B + L`` the least, since a late event is moved by its own input's.)
+
+*Sessions.* Let no event arrive between ``a1`` and ``a2``, with ``a2 - a1 > timeout + L + E`` and
+``a1 + E + timeout < from``. Reading from ``a2`` is exact: what came before counts at ``a1 + E`` at most and what comes
+after at ``a2 - L`` at least, so no session spans the pause, those before it have ended before ``from``, and no
+watermark from before reaches anything after.
+
 Where a premise falls, the bound falls with it, and the range reads on to the log's own end: without a guard one far
 stamp pins the watermark for ever; with an unbounded tolerance a verdict may hang on any earlier watermark and a
 window may be met at any later arrival; a session that never pauses remembers its beginning; ``hold`` asks for the
@@ -26,7 +38,9 @@ stream_insight bound the distance of event time and arrival time nowhere.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from pipelines.core.model import (
     AnyOf,
@@ -87,6 +101,60 @@ def read_range(job: Job, output: OutputRange) -> ReadRange:
     from_us = None if output.from_us is None or reach.before_us is None else output.from_us - reach.before_us
     to_us = None if output.to_us is None or reach.after_us is None else output.to_us + reach.after_us
     return ReadRange(from_us, to_us, reach.rule, reach.reasons)
+
+
+class History(Protocol):
+    """What a log says of its own past, in one pass over a column or two."""
+
+    def first_arrival_above(self, input_name: str, event_time_us: int) -> int | None:
+        """At or before the first arrival of an event with a greater event time; None if there is none."""
+
+    def pause(self, input_names: Sequence[str], longer_than_us: int, before_us: int) -> int | None:
+        """The arrival that ends the latest pause of all these inputs together that is longer than this and begins at
+        an arrival before ``before_us``; None if there is none."""
+
+
+def narrowed(job: Job, output: OutputRange, history: History) -> ReadRange:
+    """:func:`read_range`, with an open beginning closed where ``history`` proves that nothing before it matters."""
+    read = read_range(job, output)
+    if read.from_us is not None or output.from_us is None or job.profile != "stream_analytics":
+        return read
+    if job.query.join is not None or job.end_of_log == "hold":
+        return read
+    names = job.query.sources
+    policies = [_policy(job, name) for name in names]
+    early_us = _greatest([policy.early_arrival_us for policy in policies])
+    late_us = _greatest([policy.late_arrival_us for policy in policies])
+    look_back_us = look_back(job.query.window)
+    if late_us is None:
+        return read
+    if early_us is None and look_back_us is not None:
+        least_us = min(policy.late_arrival_us or 0 for policy in policies)
+        return _without_guard(read, output.from_us, max(look_back_us, late_us), least_us, names, history)
+    if early_us is not None and isinstance(job.query.window, Session):
+        return _from_pause(read, output.from_us, early_us, late_us, job.query.window.timeout_us, names, history)
+    return read
+
+
+def _without_guard(
+    read: ReadRange, from_us: int, back_us: int, least_late_us: int, names: Sequence[str], history: History
+) -> ReadRange:
+    bound_us = from_us - back_us
+    # at B itself too: a sliding window ends when the event at its start leaves, a snapshot at its only instant
+    firsts = [history.first_arrival_above(name, bound_us - 1) for name in names]
+    start_us = min([bound_us + least_late_us, *(first for first in firsts if first is not None)])
+    reason = "no early guard: reads from the first arrival whose event time lies within the reach of the range"
+    return replace(read, from_us=start_us, reasons=(reason,))
+
+
+def _from_pause(
+    read: ReadRange, from_us: int, early_us: int, late_us: int, timeout_us: int, names: Sequence[str], history: History
+) -> ReadRange:
+    start_us = history.pause(names, timeout_us + late_us + early_us, from_us - early_us - timeout_us)
+    if start_us is None:
+        return read
+    reason = "sessions: reads from the latest pause in the log that no session can span"
+    return replace(read, from_us=min(start_us, from_us), reasons=(reason,))
 
 
 def reach_of(job: Job) -> Reach:

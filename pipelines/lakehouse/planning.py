@@ -13,8 +13,9 @@ from deltalake import DeltaTable
 from pipelines.core.errors import UsageError, did_you_mean
 from pipelines.core.model import EVERYTHING, Input, Job, OutputRange
 from pipelines.core.plan import Plan, ReadTable, WrittenTable, is_settled
-from pipelines.core.readrange import ReadRange, read_range
+from pipelines.core.readrange import ReadRange, narrowed
 from pipelines.core.time import DAY, MAX_INSTANT_US, MIN_INSTANT_US
+from pipelines.lakehouse.history import LogHistory
 from pipelines.lakehouse.layout import Layout, arrivals_table, result_tables
 from pipelines.lakehouse.log import end_of_log, log_files
 from pipelines.lakehouse.root import Lakehouse
@@ -31,10 +32,11 @@ def make_plan(job: Job, output: OutputRange, lakehouse: str | Path | Lakehouse, 
     Raises :class:`UsageError` if an input has no log yet, lacks a column, or has no such version.
     """
     house = Lakehouse.at(lakehouse)
-    read = _representable(read_range(job, output))
-    reads = tuple(
-        _read_table(house, part, read, version) for part, version in zip(job.inputs, _versions(job, as_of), strict=True)
-    )
+    tables = {
+        part.name: _open(house, part, version) for part, version in zip(job.inputs, _versions(job, as_of), strict=True)
+    }
+    read = _representable(narrowed(job, output, LogHistory(job.inputs, tables)))
+    reads = tuple(_read_table(tables[part.name], part, read) for part in job.inputs)
     settled, unsettled = is_settled(read, tuple(table.end_of_log_us for table in reads))
     writes = tuple(_written_table(house, name, layout, output) for name, layout in result_tables(job))
     return Plan(
@@ -69,7 +71,7 @@ def _versions(job: Job, as_of: AsOf) -> list[int | None]:
     return [as_of.get(name) for name in names]
 
 
-def _read_table(house: Lakehouse, part: Input, read: ReadRange, version: int | None) -> ReadTable:
+def _open(house: Lakehouse, part: Input, version: int | None) -> DeltaTable:
     name = arrivals_table(part.name)
     table = house.open(name, version)
     if table is None:
@@ -78,11 +80,15 @@ def _read_table(house: Lakehouse, part: Input, read: ReadRange, version: int | N
             hint=f"load it with 'tailrace ingest JOB --input {part.name} FILE...', an empty file if it never spoke",
         )
     _check_columns(table, part, name)
+    return table
+
+
+def _read_table(table: DeltaTable, part: Input, read: ReadRange) -> ReadTable:
     files = log_files(table)
     chosen = [file for file in files if file.may_hold(read.from_us, read.to_us)]
     return ReadTable(
         input=part.name,
-        table=name,
+        table=arrivals_table(part.name),
         version=table.version(),
         files=len(chosen),
         size_bytes=sum(file.size_bytes for file in chosen),

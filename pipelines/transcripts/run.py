@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from pipelines.core import reference
 from pipelines.core.errors import TailraceError
 from pipelines.core.model import Arrival, Fate, Input, Job, OutputRange, WindowRow
-from pipelines.core.readrange import read_range
+from pipelines.core.readrange import narrowed
 from pipelines.core.time import to_datetime
 from pipelines.job.expressions import instant_sql
+from pipelines.transcripts.history import ListedHistory
 from pipelines.transcripts.judge import Outcome, Row, judge
 from pipelines.transcripts.read import Case
 
@@ -135,7 +136,7 @@ def run_spark(case: Case, session: SparkSession | None = None) -> Outcome:
     """What the batch engine gives for ``case`` from no more than the arrivals inside the plan's read range."""
     assert case.job is not None
     spark = session or _session()
-    reads = read_range(case.job, case.output)
+    reads = narrowed(case.job, case.output, ListedHistory(case.job, case.arrivals))
     log = [arrival for arrival in case.arrivals if arrival.arrival_time_us in reads]
     try:
         return run_batch(case.job, arrival_frames(spark, case.job, log), case.output)

@@ -19,9 +19,10 @@ from property_logs import ROUNDED, Example, example, without
 
 from pipelines.batch.row_expressions import SparkExpressions
 from pipelines.core.model import Arrival, Grid, OutputRange
-from pipelines.core.readrange import read_range
+from pipelines.core.readrange import narrowed
 from pipelines.core.reference import run
 from pipelines.job.expressions import instant_sql
+from pipelines.transcripts.history import ListedHistory
 from pipelines.transcripts.judge import Outcome
 from pipelines.transcripts.run import arrival_frames, reference_outcome, run_batch, tiny_programs
 
@@ -83,7 +84,7 @@ def reference(one: Example, log: tuple[Arrival, ...] | None = None, output: Outp
 def batch(spark: SparkSession, one: Example, layout: int) -> Outcome:
     """The batch engine over the plan's arrivals alone, shuffled and spread over some files' worth of partitions."""
     chance = Random(layout)
-    reads = read_range(one.job, one.output)
+    reads = narrowed(one.job, one.output, ListedHistory(one.job, one.log))
     log = [row for row in one.log if row.arrival_time_us in reads]
     chance.shuffle(log)
     frames = arrival_frames(spark, one.job, log)
@@ -148,7 +149,7 @@ def test_results_are_the_same_bits_however_rows_are_laid_out(tiny_spark: SparkSe
 @given(seeds, st.sampled_from(PROFILES))
 def test_a_range_from_its_read_range_alone_is_the_cut_of_the_whole(seed: int, profile: str) -> None:
     one = example(seed, profile, plain=True)
-    reads = read_range(one.job, one.output)
+    reads = narrowed(one.job, one.output, ListedHistory(one.job, one.log))
     read = tuple(row for row in one.log if row.arrival_time_us in reads)
     found = difference(reference(one), reference(one, read))
     assert not found, f"whole (left), read range (right):\n{found}\n{one!r}"
@@ -170,7 +171,7 @@ def test_three_ranges_side_by_side_are_the_whole(seed: int, profile: str) -> Non
 
 
 def _alone(one: Example, output: OutputRange) -> Outcome:
-    reads = read_range(one.job, output)
+    reads = narrowed(one.job, output, ListedHistory(one.job, one.log))
     return reference(one, tuple(row for row in one.log if row.arrival_time_us in reads), output)
 
 
