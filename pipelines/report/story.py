@@ -132,7 +132,16 @@ def evidence_sentences(evidence: str | None) -> list[str]:
     if not isinstance(data, dict):
         return [shown(data)]
     says = [str(data.pop("says"))] if "says" in data else []
-    return says + [f"{name.replace('_', ' ')}: {shown(value)}" for name, value in data.items()]
+    return says + [f"{name.replace('_', ' ')}: {_listed(value)}" for name, value in data.items()]
+
+
+def _listed(value: Any) -> str:
+    """A fact of the evidence: the items of a list, the fields of an object, each as a person reads it."""
+    if isinstance(value, list):
+        return ", ".join(map(shown, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {shown(one)}" for name, one in value.items())
+    return shown(value)
 
 
 def shown(value: Any) -> str:

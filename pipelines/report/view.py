@@ -13,12 +13,13 @@ from pipelines.report.charts import NARROW, WIDE
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Cells as text; from column ``numbers`` on they are numbers and stand to the right."""
+    """Cells as text; columns from ``numbers`` to before ``words`` hold numbers, which stand to the right."""
 
     caption: str
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numbers: int = 1_000
+    words: int = 1_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,12 +38,12 @@ def difference_table(facts: Facts) -> Table | None:
     keys = ["window_end", *(name for name, _ in _group(first[0]))]
     keys = [name for name in keys if name != "window_id" or any(pair.key[name] for pair in first)]
     # what differs stands where a narrow screen shows it
-    header = (*keys, "replay", "live run", "status", "cause", "window_start")
+    header = (*keys, "status", "replay", "live run", "cause", "window_start")
     rows = tuple(
         (
             *(shown(pair.key[name]) for name in keys),
-            *_both(pair),
             pair.status,
+            *_both(pair),
             pair.cause or "",
             shown(pair.key["window_start"]),
         )
@@ -64,9 +64,10 @@ def status_table(facts: Facts) -> Table | None:
     rows = sorted(counts.items(), key=lambda item: (order.index(item[0][0]), item[0][1]))
     return Table(
         "Windows by status and cause",
-        ("status", "cause", "windows"),
-        tuple((status, cause, f"{count:,}") for (status, cause), count in rows),
-        2,
+        ("status", "windows", "cause"),
+        tuple((status, f"{count:,}", cause) for (status, cause), count in rows),
+        numbers=1,
+        words=2,
     )
 
 

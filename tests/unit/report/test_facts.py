@@ -141,7 +141,7 @@ def test_a_reconciliation_gives_causes_and_is_told_from_an_old_one(tmp_path: Pat
     assert first_divergence(facts)[-3:] == [
         "The live run counted without events that are in the log.",
         "Without cars/0/12 it is the live run's row.",
-        'events: ["cars/0/12"]',
+        "events: cars/0/12",
     ]
     reconciled(house, rows[:1])
     assert gather(JOB, house, EVERYTHING).windows.stale
