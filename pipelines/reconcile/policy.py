@@ -95,24 +95,46 @@ class Search:
         others = [other for explained, other in survivors[1:] if explained == best]
         return self._roundest(Found(change, best, None, others), seen, differing)
 
+    def _sharpened(self, found: Found, differing: Sequence[Probe]) -> Found:
+        """The value of a tolerance that explains most: the thresholds of probes still unexplained are tried as well."""
+        for _ in range(_SEEDS):
+            change = found.change
+            unexplained = [probe for probe in differing if not self._gives(change, probe)]
+            more = [
+                other
+                for seed in unexplained[:_SEEDS]
+                for other in self._near(seed)
+                if _key(other) == _key(change) and other.job != change.job
+            ]
+            scored = [(self._explained(other, differing), other) for other in more[:_THRESHOLDS]]
+            best = max((explained for explained, _ in scored), default=0)
+            if best <= found.explained:
+                return found
+            equals = sorted((other for explained, other in scored if explained == best), key=lambda one: one.rank)
+            found = Found(equals[0], best, None, equals[1:])
+        return found
+
     def _roundest(self, found: Found, seen: Sequence[Change], differing: Sequence[Probe]) -> Found:
         """The roundest value of a tolerance that explains as much, and how far such values reach."""
-        change = found.change
-        if change.number is None or change.vary is None:
+        if found.change.number is None or found.change.vary is None:
             return found
-        vary, key = change.vary, change.settings[0][0]
-        mine = [one.number for one in seen if one.settings[0][0] == key and one.number is not None and one.vary]
+        found = self._sharpened(found, differing)
+        change = found.change
+        assert change.number is not None
+        assert change.vary is not None
+        vary, key = change.vary, _key(change)
+        mine = [one.number for one in seen if _key(one) == key and one.number is not None]
 
         def does(value: int) -> bool:
             other = vary(value)
             return other is not None and self._explained(other, differing) >= found.explained
 
-        good = {one.number for one in (change, *found.others) if one.settings[0][0] == key and one.number is not None}
+        good = {one.number for one in (change, *found.others) if _key(one) == key and one.number is not None}
         low = _edge(min(good), max((one for one in mine if one < min(good)), default=min(good)), does)
         high = _edge(max(good), min((one for one in mine if one > max(good)), default=max(good)), does)
         best = roundest(low, high) if low >= 0 else None
         rounder = vary(best) if best is not None and best not in good and does(best) else None
-        others = [one for one in found.others if one.settings[0][0] != key]
+        others = [one for one in found.others if _key(one) != key]
         return Found(rounder or change, found.explained, (low, high), others)
 
     def _stages(self, seeds: Sequence[Probe]) -> Iterator[Iterable[Change]]:
@@ -188,6 +210,11 @@ def _first(limit: int, changes: Iterator[Change]) -> Iterator[Change]:
             yield change
         if len(seen) >= limit:
             return
+
+
+def _key(change: Change) -> tuple[str, ...]:
+    """Which settings a change is of."""
+    return tuple(key for key, _, _ in change.settings)
 
 
 def _edge(good: int, bad: int, does: Callable[[int], bool]) -> int:

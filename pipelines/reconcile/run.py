@@ -218,11 +218,11 @@ class _Work:
         return self._told(differing, policy, stops, decided)
 
     def _recorded(self) -> set[str]:
-        """Fingerprints, other than the job's, under which live runs of this job were recorded."""
+        """The fingerprint under which the last live run was recorded, if it is not the job's."""
         if self.against is not None:
             return set()
-        found = {run["job_fingerprint"] for run in runs.runs_of(self.house, self.job.name) if run["kind"] == "stream"}
-        return {one for one in found if one} - {self.job.fingerprint}
+        live = [run for run in runs.runs_of(self.house, self.job.name) if run["kind"] == "stream"]
+        return {run["job_fingerprint"] for run in live[-1:] if run["job_fingerprint"]} - {self.job.fingerprint}
 
     def _stops(self, compared: DataFrame) -> list[Stop]:
         """Runs of at least two missing rows at neighbouring ends without any live row, earliest first."""
