@@ -49,10 +49,11 @@ test-browser: $(READY) ## Look at the report in a real Chromium (found on the PA
 test-long: $(READY) ## Run thousands of random cases, reference against Spark (an hour or more)
 	TAILRACE_PROPERTY_CASES=2000 $(BIN)/python -m pytest tests/properties
 
-ui: $(READY) ## Open Dagster's UI on the shipped jobs (webserver and daemon, stopped together)
-	@mkdir -p .dagster_home && cp -n deploy/dagster-local.yaml .dagster_home/dagster.yaml || true
-	DAGSTER_HOME=$(CURDIR)/.dagster_home TAILRACE_LAKEHOUSE=$${TAILRACE_LAKEHOUSE:-$(CURDIR)/lakehouse} \
-		$(BIN)/dagster dev --workspace workspace.yaml
+ui: $(READY) ## Open Dagster's UI on your job files (webserver, daemon and code, stopped together by Ctrl-C)
+	@exec $(BIN)/python deploy/ui.py $(ARGS)
+
+test-dagster: $(READY) ## Run Dagster as a person does: start it, backfill days, kill a run, see it recover (minutes)
+	$(BIN)/python -m pytest -m slow tests/dagster
 
 lock: $(READY) ## Pin what requirements.in and requirements-jdk.in ask for, with hashes
 	$(BIN)/uv pip compile --quiet --python-version 3.11 --universal --no-strip-extras --generate-hashes \

@@ -13,6 +13,7 @@ import dagster as dg
 from assets.arrivals import arrival_order_check, arrivals_asset
 from assets.broken import broken_asset, broken_check
 from assets.checks import arrival_contract_check, reproducible_check, window_contract_check
+from assets.compared import matches_stream_check, reconciliation_asset, report_asset
 from assets.days_job import days_job
 from assets.partitions import daily
 from assets.replay_job import replay_job
@@ -64,6 +65,8 @@ def _of_job(job: Job, path: Path, lakehouse: Lakehouse) -> dg.Definitions:
             arrivals_asset(job, partitions),
             stream_windows_asset(job, partitions),
             replayed_assets(job, partitions),
+            reconciliation_asset(job, partitions),
+            report_asset(job, partitions),
         ],
         asset_checks=[
             arrival_order_check(job),
@@ -71,6 +74,7 @@ def _of_job(job: Job, path: Path, lakehouse: Lakehouse) -> dg.Definitions:
             conservation_check(job),
             window_contract_check(job),
             reproducible_check(job),
+            matches_stream_check(job),
         ],
         jobs=[replay_job(job, partitions), days_job(job)],
         schedules=[daily_schedule(job.name, path, lakehouse, partitions, started=started)],

@@ -36,6 +36,16 @@ def stream_windows_key(job_name: str) -> dg.AssetKey:
     return dg.AssetKey([job_name, "stream_windows"])
 
 
+def reconciliation_key(job_name: str) -> dg.AssetKey:
+    """``<job>/reconciliation``"""
+    return dg.AssetKey([job_name, "reconciliation"])
+
+
+def report_key(job_name: str) -> dg.AssetKey:
+    """``<job>/report``"""
+    return dg.AssetKey([job_name, "report"])
+
+
 def replay_name(job_name: str) -> str:
     """``<job>_replay``: any range, apart from partitions."""
     return f"{job_name}_replay"

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from pipelines.core.errors import UsageError
 from pipelines.core.model import Job
 from pipelines.core.time import DAY, to_datetime
 from pipelines.lakehouse.layout import WINDOWS
@@ -43,6 +44,14 @@ def stream_days(house: Lakehouse, job: Job) -> list[StreamDay]:
         return _by_partition(files)
     theirs = {ours: name for name, ours in job.stream_columns}
     return _by_rows(table, theirs.get(WINDOWS.time, WINDOWS.time))
+
+
+def is_streamed(house: Lakehouse, job: Job) -> bool:
+    """Whether there is a live run's table to look at; of a name in a catalog that is taken on trust."""
+    try:
+        return house.open(job.stream_windows) is not None
+    except UsageError:
+        return True
 
 
 def _by_partition(files: pa.Table) -> list[StreamDay]:

@@ -23,7 +23,14 @@ from pipelines.lakehouse.root import Lakehouse
 
 ROOT = Path(__file__).parents[2]
 NOWHERE = Lakehouse.at("/nowhere")
-TOLLS_ASSETS = ["tolls/arrivals", "tolls/stream_windows", "tolls/verdicts", "tolls/windows"]
+TOLLS_ASSETS = [
+    "tolls/arrivals",
+    "tolls/reconciliation",
+    "tolls/report",
+    "tolls/stream_windows",
+    "tolls/verdicts",
+    "tolls/windows",
+]
 
 
 def keys(defs: dg.Definitions) -> list[str]:
@@ -66,13 +73,12 @@ def test_each_job_file_becomes_its_assets(jobs: Path) -> None:
     (jobs / "docks.yml").write_text(DOCKS, encoding="utf-8")
     assert keys(build(jobs)) == [
         "docks/arrivals",
+        "docks/reconciliation",
+        "docks/report",
         "docks/stream_windows",
         "docks/verdicts",
         "docks/windows",
-        "tolls/arrivals",
-        "tolls/stream_windows",
-        "tolls/verdicts",
-        "tolls/windows",
+        *TOLLS_ASSETS,
     ]
 
 
@@ -90,6 +96,15 @@ def test_the_assets_of_a_job_form_its_group_and_follow_its_arrivals(jobs: Path) 
     assert nodes.get(arrivals).parent_keys == set()
 
 
+def test_the_report_follows_the_reconciliation_which_follows_both_sides(jobs: Path) -> None:
+    nodes = graph(build(jobs))
+    reconciliation = dg.AssetKey(["tolls", "reconciliation"])
+    both = {dg.AssetKey(["tolls", name]) for name in ("windows", "stream_windows")}
+    assert nodes.get(reconciliation).parent_keys == both
+    assert reconciliation in nodes.get(dg.AssetKey(["tolls", "report"])).parent_keys
+    assert nodes.get(dg.AssetCheckKey(reconciliation, "matches_stream")).blocking
+
+
 def test_windows_and_verdicts_are_one_computation(jobs: Path) -> None:
     nodes = graph(build(jobs))
     together = nodes.get(dg.AssetKey(["tolls", "windows"])).execution_set_entity_keys
@@ -102,6 +117,7 @@ def test_the_checks_and_the_replay_job_of_a_job_are_there(jobs: Path) -> None:
     assert checks == {
         ("tolls/arrivals", "arrival_contract"),
         ("tolls/arrivals", "arrival_order"),
+        ("tolls/reconciliation", "matches_stream"),
         ("tolls/verdicts", "conservation"),
         ("tolls/windows", "reproducible"),
         ("tolls/windows", "window_contract"),

@@ -33,6 +33,8 @@ pytestmark = [
 ARRIVALS = dg.AssetKey(["tolls", "arrivals"])
 WINDOWS = dg.AssetKey(["tolls", "windows"])
 VERDICTS = dg.AssetKey(["tolls", "verdicts"])
+RECONCILIATION = dg.AssetKey(["tolls", "reconciliation"])
+REPORT = dg.AssetKey(["tolls", "report"])
 ALL = dg.AssetSelection.assets(ARRIVALS, WINDOWS, VERDICTS)
 
 
@@ -62,7 +64,7 @@ class World:
         [evaluation] = result.get_asset_check_evaluations()
         return evaluation
 
-    def run(self, selection: Any, tags: dict[str, str]) -> dg.ExecuteInProcessResult:
+    def run(self, selection: Any, tags: dict[str, str], *, raise_on_error: bool = True) -> dg.ExecuteInProcessResult:
         assets = [*(self.defs.assets or []), *(self.defs.asset_checks or [])]
         return dg.materialize(
             assets,  # type: ignore[arg-type]
@@ -70,6 +72,7 @@ class World:
             resources=self.defs.resources,
             instance=self.instance,
             tags=tags,
+            raise_on_error=raise_on_error,
         )
 
     def rows(self, table: str) -> list[dict[str, Any]]:
@@ -328,6 +331,67 @@ def test_a_replay_of_arrivals_that_were_changed_under_it_is_not_reproducible(cop
     evaluation = copy.check(WINDOWS, "reproducible")
     assert not evaluation.passed
     assert f"gave {run['output_fingerprint']}, and now gives" in (evaluation.description or "")
+
+
+# -- beside the live run -----------------------------------------------------------------------------------------
+
+
+def live_run(world: World, **changed: Any) -> None:
+    """The live run's table: the replay's own rows, the first of the fourth of March changed."""
+    held = DeltaTable(f"{world.root}/windows/tolls").to_pyarrow_table()
+    rows = sorted(held.to_pylist(), key=lambda row: (row["window_end"], row["booth"]))
+    next(row for row in rows if row["output_date"].isoformat() == "2026-03-04").update(changed)
+    schema = held.schema.append(pa.field("emitted_at", pa.timestamp("us", "UTC")))
+    rows = [{**row, "emitted_at": row["window_end"]} for row in rows]
+    uri = f"{world.root}/stream_windows/tolls"
+    write_deltalake(uri, pa.Table.from_pylist(rows, schema=schema), partition_by=["output_date"], mode="overwrite")
+
+
+def compare(world: World, first: str, last: str) -> tuple[dg.ExecuteInProcessResult, dg.AssetCheckEvaluation]:
+    """Reconciliation and report of these days in one run."""
+    tags = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
+    result = world.run(dg.AssetSelection.assets(RECONCILIATION, REPORT), tags, raise_on_error=False)
+    [evaluation] = result.get_asset_check_evaluations()
+    return result, evaluation
+
+
+def made(result: dg.ExecuteInProcessResult) -> set[tuple[str, str]]:
+    return {(event.asset_key.path[-1], event.partition) for event in result.get_asset_materialization_events()}  # type: ignore[union-attr, misc]
+
+
+def test_where_replay_and_live_run_agree_the_report_is_made(copy: World) -> None:
+    live_run(copy)
+    result, evaluation = compare(copy, "2026-03-03", "2026-03-04")
+    assert result.success
+    assert evaluation.passed
+    days = ("2026-03-03", "2026-03-04")
+    assert made(result) == {(name, day) for name in ("reconciliation", "report") for day in days}
+    assert metadata(result, RECONCILIATION, "2026-03-04")["run_equal"] == 12
+    page = Path(metadata(result, REPORT, "2026-03-04")["report"])
+    assert page == Path(copy.root, "reports/tolls/2026-03-03_2026-03-05.html")
+    assert "tolls" in page.read_text(encoding="utf-8")
+
+
+def test_a_difference_from_the_live_run_blocks_the_report_and_is_told(copy: World) -> None:
+    live_run(copy, cars=41)
+    result, evaluation = compare(copy, "2026-03-03", "2026-03-04")
+    assert not result.success
+    assert (evaluation.check_name, evaluation.passed, evaluation.blocking) == ("matches_stream", False, True)
+    assert evaluation.metadata["failed_rows"].value == 1
+    assert {name for name, _ in made(result)} == {"reconciliation"}
+    assert metadata(result, RECONCILIATION, "2026-03-03")["differing"] == 0
+    found = metadata(result, RECONCILIATION, "2026-03-04")
+    assert (found["differing"], found["run_by_status"]) == (1, {"different": 1})
+    assert not Path(copy.root, "reports").exists()
+
+
+def test_without_a_live_run_nothing_is_compared_and_the_report_is_made(copy: World) -> None:
+    result, evaluation = compare(copy, "2026-03-04", "2026-03-04")
+    assert result.success
+    assert (evaluation.passed, evaluation.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert evaluation.description == "stream_windows/tolls was never written: nothing was compared"
+    assert metadata(result, RECONCILIATION, "2026-03-04")["compared"] is False
+    assert made(result) == {("reconciliation", "2026-03-04"), ("report", "2026-03-04")}
 
 
 # -- apart from partitions ----------------------------------------------------------------------------------------
