@@ -13,13 +13,17 @@ from pipelines.report.charts import NARROW, WIDE
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Cells as text; columns from ``numbers`` to before ``words`` hold numbers, which stand to the right."""
+    """Cells as text; columns from ``numbers`` to before ``words`` hold numbers, which stand to the right.
+
+    With ``cards`` each row is a block of labelled lines where the screen is narrow.
+    """
 
     caption: str
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numbers: int = 1_000
     words: int = 1_000
+    cards: bool = False
 
 
 @dataclass(frozen=True, slots=True)

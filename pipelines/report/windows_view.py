@@ -51,7 +51,7 @@ def difference_table(facts: Facts) -> Table | None:
     )
     total = len(windows.different)
     caption = "The windows that differ" if total == len(first) else f"The first {len(first)} of {total:,} that differ"
-    return Table(caption, header, rows)
+    return Table(caption, header, rows, cards=True)
 
 
 def status_table(facts: Facts) -> Table | None:
