@@ -14,6 +14,7 @@ from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from pipelines.core.errors import JobFileError
 from pipelines.core.model import Aggregate, Job
 from pipelines.lakehouse.layout import arrivals_table
 from pipelines.lakehouse.root import Lakehouse
@@ -40,6 +41,7 @@ _VERDICT_COLUMNS = [
     ("watermark", TIMESTAMP),
     ("missed_windows", pa.list_(TIMESTAMP)),
 ]
+_ANY_TYPE = frozenset({"min", "max", "first", "last", "collect"})
 _STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -193,12 +195,18 @@ def result_type(one: Aggregate, argument: T.DataType | None) -> T.DataType:
     if argument is None or one.function == "count":
         return T.LongType()
     if isinstance(argument, T.NullType):
-        argument = T.StringType()
+        argument = T.StringType() if one.function in _ANY_TYPE else T.DoubleType()
+    if one.function not in _ANY_TYPE and not isinstance(argument, T.NumericType):
+        raise JobFileError(
+            f"'{one.argument}' is {argument.simpleString().upper()}, not a number, which {one.function} needs",
+            key=f"query.aggregates.{one.name}",
+            hint=f"write {one.function}(CAST({one.argument} AS DOUBLE))",
+        )
     match one.function:
-        case "min" | "max" | "first" | "last":
-            return argument
         case "collect":
             return T.ArrayType(argument)
+        case function if function in _ANY_TYPE:
+            return argument
         case "sum" if isinstance(argument, T.IntegralType):
             return T.LongType()
         case "sum" | "avg" if isinstance(argument, T.DecimalType):

@@ -146,17 +146,18 @@ class _Run:
             query.stop()
 
     def _follow(self, query: StreamingQuery, begun: Announcement, *, until_caught_up: bool) -> Announcement | None:
-        while query.isActive:
-            if until_caught_up:
-                query.awaitTermination(10)
-                continue
+        if until_caught_up:
+            while query.isActive:
+                query.awaitTermination(10)  # now and then, so that Ctrl-C is heard
+        else:
             try:
-                time.sleep(_POLL_SECONDS)
-                if self._grown(begun):
-                    newer = announce(self.house, self.job, end_of_log=False)
-                    if newer.generation != begun.generation:
-                        return newer
-                    begun = self.begun = newer
+                while query.isActive:
+                    time.sleep(_POLL_SECONDS)
+                    if self._grown(begun):
+                        newer = announce(self.house, self.job, end_of_log=False)
+                        if newer.generation != begun.generation:
+                            return newer
+                        begun = self.begun = newer
             except KeyboardInterrupt:
                 return None
         failure = query.exception()

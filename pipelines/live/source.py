@@ -19,6 +19,7 @@ from pipelines.live.operator import INPUT_TYPE
 from pipelines.live.program import Program
 
 FILE = "__file"
+_INSTANTS = (T.TimestampType, T.TimestampNTZType, T.DateType, T.StringType, T.NullType)
 
 
 def log_stream(spark: SparkSession, uri: str, files_per_trigger: int) -> DataFrame:
@@ -37,6 +38,7 @@ def messages_of(program: Program, part: Input, arrivals: DataFrame) -> DataFrame
         F.unix_micros("punctuation_time").alias("punctuation"),
     ]
     seen = with_sides(program, part, arrivals)
+    _check_types(program, part, seen)
     read = [_plain(seen, text).alias(name) for name, text in program.readings(part).items()]
     return seen.select(file, *own, *read).mapInArrow(_packer(program.job.name, part.name), INPUT_TYPE)
 
@@ -63,6 +65,26 @@ def type_of(frame: DataFrame, text: str) -> T.DataType:
     except (AnalysisException, ParseException) as error:
         what = str(error).strip().splitlines()[0]
         raise JobFileError(f"Spark cannot evaluate '{text}': {what}") from None
+
+
+def _check_types(program: Program, part: Input, frame: DataFrame) -> None:
+    """:class:`JobFileError` where a time is no instant, or a condition no condition."""
+    for key, text in (("timestamp_by", part.timestamp_by), ("end_by", part.end_by)):
+        kind = None if text is None else type_of(frame, text)
+        if kind is not None and not isinstance(kind, _INSTANTS):
+            raise JobFileError(
+                f"'{text}' is {kind.simpleString().upper()}, not an instant",
+                key=f"inputs.{part.name}.{key}",
+                hint="convert it, for example timestamp_millis(x)",
+            )
+    where = program.job.query.where if program.reads(part.name) else None
+    kind = None if where is None else type_of(frame, where)
+    if kind is not None and not isinstance(kind, (T.BooleanType, T.NullType)):
+        raise JobFileError(
+            f"'{where}' is {kind.simpleString().upper()}, not a condition",
+            key="query.where",
+            hint="compare it to something",
+        )
 
 
 def _plain(frame: DataFrame, text: str) -> SparkColumn:
