@@ -14,7 +14,7 @@ from assets.keys import LOST_TAG, days_name, replay_name, windows_key
 from assets.ranges import days_of_tags
 from assets.replay_job import replayed_by
 from pipelines.core.model import OutputRange
-from pipelines.core.time import from_datetime
+from pipelines.core.time import MINUTE, from_datetime
 from pipelines.lakehouse.runs import ABANDONED, RUNNING
 from pipelines.quality.losses import Deed, End, deeds_of
 
@@ -29,6 +29,8 @@ _UNDER_WAY = (
 )
 _ENDED_BADLY = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 _WILL_RETRY_TAG, _RETRY_TAG, _REASON_TAG = "dagster/will_retry", "dagster/auto_retry_run_id", "dagster/failure_reason"
+_RETRY_WITHIN_US = 15 * MINUTE
+"""Dagster retries within a minute or so; where its daemon is down nobody waits for it for ever."""
 _FOREVER_US = 1 << 62
 
 
@@ -74,12 +76,17 @@ def _deed(record: dg.RunRecord, output: OutputRange, rows: Sequence[Mapping[str,
     """None where the ledger knows better."""
     run = record.dagster_run
     began_us, ended_us = _times(record)
-    waits = run.tags.get(_WILL_RETRY_TAG) == "true" and _RETRY_TAG not in run.tags
+    waits = (
+        run.tags.get(_WILL_RETRY_TAG) == "true"
+        and _RETRY_TAG not in run.tags
+        and from_datetime(datetime.now(UTC)) - ended_us < _RETRY_WITHIN_US
+    )
     end: End
     if run.status in _UNDER_WAY or waits:
         if any(row["status"] == ABANDONED and _is_row_of(row, record, output) for row in rows) and not waits:
             # Dagster has not seen yet that its process is gone
             return None
+        # whatever the ledger says of this range, someone is at it
         at_us, end = _FOREVER_US, "done"
     elif run.status == dg.DagsterRunStatus.CANCELED:
         at_us, end = ended_us, "left_alone"

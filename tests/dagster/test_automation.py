@@ -389,6 +389,13 @@ def test_a_run_that_dagster_will_retry_is_waited_for(world: World) -> None:
     assert world.lost() == []
 
 
+def test_a_retry_that_never_came_is_not_waited_for_for_ever(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assets.history._RETRY_WITHIN_US", 0)
+    run = dagster_run(world, dg.DagsterRunStatus.STARTED, **{"dagster/will_retry": "true"})
+    world.instance.report_run_failed(run)
+    assert world.lost() == [("2026-03-02T00:00:00Z", "2026-03-05T00:00:00Z")]
+
+
 def test_a_run_that_a_person_cancelled_is_left_alone(world: World) -> None:
     run = dagster_run(world, dg.DagsterRunStatus.STARTED)
     world.replayed("2026-03-02", "2026-03-05", status=runs.FAILED, error="DagsterExecutionInterruptedError")

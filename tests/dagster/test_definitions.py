@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from datetime import date
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from dagster._core.instance.ref import InstanceRef
 from small_jobs import DOCKS, TOLLS, load, tolls
 
 from assets.definitions import build
@@ -164,6 +166,21 @@ def test_the_code_version_follows_the_meaning_of_a_job_file_not_its_layout(jobs:
     assert version() == before
     (jobs / "tolls.yaml").write_text(TOLLS.replace("late_arrival: 5m", "late_arrival: 6m"), encoding="utf-8")
     assert version() != before
+
+
+@pytest.mark.parametrize(("name", "storage"), [("dagster-local.yaml", "Sqlite"), ("dagster.yaml", "Postgres")])
+def test_both_instance_files_retry_crashes_alone_share_one_pool_and_send_nothing(
+    name: str, storage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("HOST", "USERNAME", "PASSWORD", "DB"):
+        monkeypatch.setenv(f"DAGSTER_PG_{variable}", "somewhere")
+    shutil.copy(ROOT / "deploy" / name, tmp_path / "dagster.yaml")
+    found = InstanceRef.from_dir(str(tmp_path))
+    assert storage in found.run_storage_data.class_name or storage in found.storage_data.class_name
+    assert found.settings["run_retries"] == {"enabled": True, "max_retries": 1, "retry_on_asset_or_op_failure": False}
+    assert found.settings["run_monitoring"]["enabled"]
+    assert found.settings["concurrency"]["pools"] == {"default_limit": 1, "granularity": "run"}
+    assert (found.settings["telemetry"], found.settings["nux"]) == ({"enabled": False}, {"enabled": False})
 
 
 # -- files that are no jobs ---------------------------------------------------------------------------------------
