@@ -1,18 +1,19 @@
-"""``tailrace demo``: a year of real departures, loaded, replayed and shown."""
+"""``tailrace demo``: a year of real departures, run live, replayed, proved and shown."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from pipelines.cli.common import context, emit, progress
-from pipelines.core.time import format_instant, from_datetime
+from pipelines.cli.common import Advance, context, emit, progress
+from pipelines.core.model import OutputRange, StreamAnalyticsOrdering
+from pipelines.core.time import MINUTE, format_duration, format_instant, from_datetime
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,13 +22,17 @@ if TYPE_CHECKING:
     from pipelines.core.model import Job
     from pipelines.lakehouse.ingest import IngestSummary
     from pipelines.lakehouse.root import Lakehouse
+    from pipelines.live.run import StreamSummary
+    from pipelines.reconcile.result import Reconciliation
     from pipelines.replay import RunSummary
+    from pipelines.report.write import Written
 
 JOB = "departures_per_hour"
 INPUT = "departures"
 MONDAY = date(2013, 7, 8)
 DAYS = 7
 ORIGIN, CARRIER = "JFK", "B6"
+HURRIED_LATE_ARRIVAL_US = 15 * MINUTE
 
 
 @dataclass(frozen=True)
@@ -39,46 +44,101 @@ class WindowOfWeek:
     mean_delay: float
 
 
+@dataclass(frozen=True)
+class Shown:
+    """Everything that the demo did and shows."""
+
+    house: Lakehouse
+    ingested: IngestSummary
+    live: StreamSummary
+    run: RunSummary
+    hurried: Reconciliation
+    agreed: Reconciliation
+    report: Written
+    week: Sequence[WindowOfWeek]
+
+    def as_dict(self) -> dict[str, object]:
+        """JSON-ready data."""
+        return {
+            "lakehouse": self.house.root,
+            "ingested": self.ingested.as_dict(),
+            "live_run": self.live.as_dict(),
+            "run": self.run.as_dict(),
+            "reconciled": self.agreed.as_dict(),
+            "reconciled_with_another_tolerance": self.hurried.as_dict(),
+            "report": self.report.as_dict(),
+            "week": [
+                {
+                    "origin": ORIGIN,
+                    "carrier": CARRIER,
+                    "window_end": format_instant(from_datetime(row.window_end)),
+                    "departures": row.departures,
+                    "mean_delay": row.mean_delay,
+                }
+                for row in self.week
+            ],
+        }
+
+
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
 
     @app.command("demo")
     def demo() -> None:
-        """Load a year of real departures, replay it, and show a week of windows and the year's verdicts."""
-        from pipelines.core.model import EVERYTHING
-        from pipelines.demo.departures import PACKAGE, VERSION, write_arrival_log
-        from pipelines.lakehouse.ingest import ingest
+        """Load a year of real departures, run it live, replay it, prove that both agree, and show a week of it."""
         from pipelines.lakehouse.root import Lakehouse
-        from pipelines.replay import replay
 
-        job, house = _shipped_job(), Lakehouse.at(context().lakehouse)
-        with progress("demo", steps=4) as step, tempfile.TemporaryDirectory(prefix="tailrace-demo-") as folder:
-            step("writing the arrival log")
-            log = write_arrival_log(Path(folder))
-            step("ingesting it")
-            ingested = ingest(job, INPUT, [log], house, batch=f"{PACKAGE}-{VERSION}")
-            step("replaying the year")
-            run = replay(job, EVERYTHING, house)
-            step("reading a week back")
-            week = _week(house)
-        emit(
-            {
-                "lakehouse": house.root,
-                "ingested": ingested.as_dict(),
-                "run": run.as_dict(),
-                "week": [
-                    {
-                        "origin": ORIGIN,
-                        "carrier": CARRIER,
-                        "window_end": format_instant(from_datetime(row.window_end)),
-                        "departures": row.departures,
-                        "mean_delay": row.mean_delay,
-                    }
-                    for row in week
-                ],
-            },
-            lambda out: _print(out, house, ingested, run, week),
-        )
+        with progress("demo", steps=8) as step:
+            shown = _demo(_shipped_job(), Lakehouse.at(context().lakehouse), step)
+        emit(shown.as_dict(), lambda out: _print(out, shown))
+        if shown.agreed.differing:
+            raise typer.Exit(1)
+
+
+def _demo(job: Job, house: Lakehouse, step: Advance) -> Shown:
+    from pipelines.core.model import EVERYTHING
+    from pipelines.demo.departures import PACKAGE, VERSION, write_arrival_log
+    from pipelines.lakehouse.ingest import ingest
+    from pipelines.live.run import stream
+    from pipelines.reconcile.run import reconcile
+    from pipelines.replay import replay
+    from pipelines.report.write import write_report
+
+    with tempfile.TemporaryDirectory(prefix="tailrace-demo-") as folder:
+        step("writing the arrival log")
+        log = write_arrival_log(Path(folder))
+        step("ingesting it")
+        ingested = ingest(job, INPUT, [log], house, batch=f"{PACKAGE}-{VERSION}")
+    step("running it live")
+    live = stream(job, house)
+    step("running it live with another tolerance")
+    hurried = _hurried(job)
+    stream(hurried, house)
+    step("replaying the year")
+    run = replay(job, EVERYTHING, house)
+    step("comparing with the other tolerance")
+    differing = reconcile(job, _week_range(), house, against=f"stream_windows/{hurried.name}")
+    step("comparing with the live run")
+    agreed = reconcile(job, EVERYTHING, house)
+    step("writing the report")
+    report = write_report(job, house, _week_range())
+    return Shown(house, ingested, live, run, differing, agreed, report, _week(house))
+
+
+def _hurried(job: Job) -> Job:
+    """The job as somebody might have run it: with a shorter late tolerance."""
+    orderings = tuple(
+        (name, replace(ordering, late_arrival_us=HURRIED_LATE_ARRIVAL_US))
+        for name, ordering in job.orderings
+        if isinstance(ordering, StreamAnalyticsOrdering)
+    )
+    name = f"{job.name}_hurried"
+    return replace(job, name=name, orderings=orderings, stream_windows=f"stream_windows/{name}")
+
+
+def _week_range() -> OutputRange:
+    begin = datetime.combine(MONDAY, time(), UTC)
+    return OutputRange(from_datetime(begin), from_datetime(begin + timedelta(days=DAYS)))
 
 
 def _shipped_job() -> Job:
@@ -103,20 +163,39 @@ def _week(house: Lakehouse) -> list[WindowOfWeek]:
     return sorted((WindowOfWeek(**row) for row in rows), key=lambda row: row.window_end)
 
 
-def _print(
-    out: Console, house: Lakehouse, ingested: IngestSummary, run: RunSummary, week: Sequence[WindowOfWeek]
-) -> None:
-    out.print(_week_table(week))
-    out.print(_verdict_table(run))
+def _print(out: Console, shown: Shown) -> None:
+    out.print(_week_table(shown.week))
+    out.print(_verdict_table(shown.run))
+    for line in (*_proof(shown), *_places(shown)):
+        out.print(line, markup=False)
+
+
+def _proof(shown: Shown) -> list[str]:
+    agreed, hurried = shown.agreed, shown.hurried
+    told = f"all {agreed.equal:,} windows agree" if not agreed.differing else f"{agreed.differing:,} windows DIFFER"
+    causes = ", ".join(f"{cause} {count:,}" for cause, count in hurried.by_cause.items())
+    return [
+        "",
+        f"Replay against the live run: {told}.",
+        f"Against a live run that waited {format_duration(HURRIED_LATE_ARRIVAL_US)} for late events, in that week:"
+        f" {hurried.differing:,} windows differ ({causes}), {hurried.equal:,} agree.",
+        *(f"  {sentence}" for sentence in hurried.story),
+        "",
+    ]
+
+
+def _places(shown: Shown) -> list[str]:
+    house, run, ingested = shown.house, shown.run, shown.ingested
     loaded = "was loaded before" if ingested.already_ingested else f"{ingested.appended:,} departures loaded"
-    out.print(f"arrival log    {house.uri(f'arrivals/{INPUT}')} ({loaded})", markup=False)
-    for name, count in run.rows_written.items():
-        out.print(f"{name.split('/')[0]:<14} {house.uri(name)} ({count:,} rows)", markup=False)
-    out.print(f"runs           {house.uri('runs')} (this one: {run.run_id})", markup=False)
-    out.print(f"fingerprint    {run.output_fingerprint}", markup=False)
-    out.print(
-        f"look around:   tailrace show {JOB} windows --from {MONDAY} --to {MONDAY + timedelta(days=1)}", markup=False
-    )
+    return [
+        f"arrival log    {house.uri(f'arrivals/{INPUT}')} ({loaded})",
+        f"live run       {house.uri(f'stream_windows/{JOB}')}",
+        *(f"{name.split('/')[0]:<14} {house.uri(name)} ({count:,} rows)" for name, count in run.rows_written.items()),
+        f"runs           {house.uri('runs')} (this one: {run.run_id})",
+        f"fingerprint    {run.output_fingerprint}",
+        f"report         {shown.report.place}",
+        f"look around:   tailrace show {JOB} windows --from {MONDAY} --to {MONDAY + timedelta(days=1)}",
+    ]
 
 
 def _week_table(week: Sequence[WindowOfWeek]) -> Table:
