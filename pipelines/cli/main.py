@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import json
 import os
 import sys
@@ -58,8 +57,6 @@ def application() -> Commands:
             raise typer.Exit(2)
 
     for name in COMMANDS:
-        if importlib.util.find_spec(f"pipelines.cli.{name}") is None:
-            continue
         importlib.import_module(f"pipelines.cli.{name}").register(app)
     return app
 

@@ -33,9 +33,5 @@ class ListedHistory:
     def pause(self, input_names: Sequence[str], longer_than_us: int, before_us: int) -> int | None:
         """See :class:`pipelines.core.readrange.History`."""
         times = sorted(event.arrival_time_us for event in self._events if event.input in input_names)
-        ends = [
-            after
-            for before, after in pairwise(times)
-            if after - before > longer_than_us and before < before_us
-        ]
+        ends = [after for before, after in pairwise(times) if after - before > longer_than_us and before < before_us]
         return max(ends, default=None)
