@@ -8,7 +8,7 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(
 	$(name) -c 'import sys; print("$(name)") if sys.version_info >= (3, 11) else None' 2>/dev/null | grep -v None)))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-browser test-long lint format ui lock clean
+.PHONY: help install demo test test-browser test-long test-faults test-dagster lint format ui lock clean
 
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -48,6 +48,9 @@ test-browser: $(READY) ## Look at the report in a real Chromium (found on the PA
 
 test-long: $(READY) ## Run thousands of random cases, reference against Spark (an hour or more)
 	TAILRACE_PROPERTY_CASES=2000 $(BIN)/python -m pytest tests/properties
+
+test-faults: $(READY) ## Kill ingests, replays and the live run at bad moments (minutes)
+	$(BIN)/python -m pytest -m slow tests/faults tests/engines
 
 ui: $(READY) ## Open Dagster's UI on your job files (webserver, daemon and code, stopped together by Ctrl-C)
 	@exec $(BIN)/python deploy/ui.py $(ARGS)

@@ -48,6 +48,7 @@ def tables_of(job: Job) -> dict[str, tuple[tuple[str, ...], Layout]]:
         "arrivals": (tuple(arrivals_table(name) for name in inputs), ARRIVALS),
         "quarantine": (tuple(quarantine_table(name) for name in inputs), _QUARANTINE),
         "stream_windows": ((job.stream_windows,), WINDOWS),
+        "stream_verdicts": ((f"stream_verdicts/{job.name}",), ARRIVALS),
         "reconciliations": ((f"reconciliations/{job.name}",), WINDOWS),
         "dead_letters": ((dead_letters_table(job),), ARRIVALS),
         "runs": ((RUNS,), _RUNS),
