@@ -30,16 +30,21 @@ from pipelines.core.model import (
 )
 from pipelines.core.time import DAY, HOUR, MINUTE, SECOND, format_duration
 
+_LIKELY = (1, 2, 3, 5, 10, 15, 20, 30)
 _ROUND_US = tuple(
     sorted(
         {
             0,
-            *(count * SECOND for count in (1, 2, 3, 5, 10, 15, 20, 30)),
-            *(count * MINUTE for count in (1, 2, 3, 4, 5, 10, 15, 20, 30, 45)),
-            *(count * HOUR for count in (1, 2, 3, 6, 12)),
-            *(count * DAY for count in (1, 2, 7)),
+            *(count * SECOND for count in range(1, 61)),
+            *(count * MINUTE for count in range(1, 61)),
+            *(count * MINUTE for count in (75, 90, 100, 105, 150, 210)),
+            *(count * HOUR for count in range(2, 25)),
+            *(count * DAY for count in range(2, 8)),
         }
     )
+)
+_LIKELY_US = tuple(
+    us for us in _ROUND_US if us in {0, *(unit * count for unit in (SECOND, MINUTE, HOUR, DAY) for count in _LIKELY)}
 )
 _UNITS_US = (DAY, 12 * HOUR, 6 * HOUR, HOUR, 30 * MINUTE, 15 * MINUTE, 5 * MINUTE, MINUTE, 30 * SECOND, 10 * SECOND)
 _FINE_US = (5 * SECOND, SECOND, 100_000, 10_000, 1_000, 100, 10, 1)
@@ -86,7 +91,8 @@ def round_pairs(job: Job) -> Iterator[Change]:
     first = job.ordering(names[0])
     by_field: dict[str, list[object]] = {}
     for field, value in _round_settings(first):
-        if value != getattr(first, field):
+        likely = value in _LIKELY_US or not isinstance(value, int) or not field.endswith("_us")
+        if value != getattr(first, field) and likely:
             by_field.setdefault(field, []).append(value)
     fields = sorted(by_field)
     for index, one in enumerate(fields):
@@ -247,10 +253,12 @@ def _thresholds(
         arrival_us, time_us = fate.arrival_time_us, fate.event_time_us
         early.add(time_us - arrival_us)
         late.add(arrival_us - time_us)
-        late.update(arrival_us - bound_us for bound_us in bounds_us)
+        # a late event is moved to its arrival minus the tolerance: it passes a bound that lies after its own time
+        late.update(arrival_us - bound_us for bound_us in bounds_us if bound_us > time_us)
         before_us = latest.get(fate.input_partition)
         if before_us is not None:
-            disorder.update((before_us - time_us, *(before_us - bound_us for bound_us in bounds_us)))
+            disorder.add(before_us - time_us)
+            disorder.update(before_us - bound_us for bound_us in bounds_us if bound_us > time_us)
         latest[fate.input_partition] = max(time_us, before_us) if before_us is not None else time_us
     match ordering:
         case StreamAnalyticsOrdering():

@@ -72,28 +72,37 @@ class Search:
             return None
         survivors: list[tuple[int, Change]] = []
         seen: list[Change] = []
-        for stage in islice(self._stages(differing[:_SEEDS]), None if thorough else 2):
-            tried = list(stage)
+        seeds = _seeds(differing)
+        for stage in islice(self._stages(seeds), None if thorough else 2):
+            tried = [change for change in stage if change.job not in {one.job for one in seen}]
             seen += tried
-            recorded = [change for change in tried if change.job.fingerprint in fingerprints]
-            for change in recorded:
-                if explained := self._explained(change, differing):
-                    return Found(change, explained)
-            until = time.monotonic() + _SECONDS
             for change in tried:
-                if time.monotonic() > until:
+                if change.job.fingerprint in fingerprints and (explained := self._explained(change, differing)):
+                    return Found(change, explained)
+            for seed in seeds:
+                survivors += self._surviving(tried, seed, differing)
+                if any(explained * 2 >= len(differing) for explained, _ in survivors):
                     break
-                explained = self._explained(change, differing)
-                if explained:
-                    survivors.append((explained, change))
             if any(explained * 2 >= len(differing) for explained, _ in survivors):
                 break
         if not survivors:
             return None
         survivors.sort(key=lambda one: (-one[0], one[1].rank))
         best, change = survivors[0]
-        others = [other for explained, other in survivors[1:] if explained == best]
-        return self._roundest(Found(change, best, None, others), seen, differing)
+        others = {other.job: other for explained, other in survivors[1:] if explained == best}
+        others.pop(change.job, None)
+        return self._roundest(Found(change, best, None, list(others.values())), seen, differing)
+
+    def _surviving(
+        self, tried: Sequence[Change], seed: Probe, differing: Sequence[Probe]
+    ) -> Iterator[tuple[int, Change]]:
+        """The changes that explain one probe, break none, and how many they explain."""
+        until = time.monotonic() + _SECONDS
+        for change in tried:
+            if time.monotonic() > until:
+                return
+            if self._gives(change, seed) and (explained := self._explained(change, differing)):
+                yield explained, change
 
     def _sharpened(self, found: Found, differing: Sequence[Probe]) -> Found:
         """The value of a tolerance that explains most: the thresholds of probes still unexplained are tried as well."""
@@ -153,15 +162,8 @@ class Search:
         yield from threshold_changes(self.job, fates, [seed.end_us, seed.end_us - reach_us(self.job.query.window)])
 
     def _explained(self, change: Change, differing: Sequence[Probe]) -> int:
-        """How many differing probes the change explains; 0 as soon as an equal one breaks or too many stay."""
-        explained = failed = 0
-        for probe in differing:
-            if self._gives(change, probe):
-                explained += 1
-            else:
-                failed += 1
-                if failed >= _SEEDS and not explained:
-                    return 0
+        """How many differing probes the change explains; 0 as soon as an equal one breaks."""
+        explained = sum(self._gives(change, probe) for probe in differing)
         if not explained:
             return 0
         return explained if all(self._gives(change, probe) for probe in self.probes if probe.equal) else 0
@@ -210,6 +212,12 @@ def _first(limit: int, changes: Iterator[Change]) -> Iterator[Change]:
             yield change
         if len(seen) >= limit:
             return
+
+
+def _seeds(differing: Sequence[Probe]) -> list[Probe]:
+    """A few probes, from the first to the last: one of them is hopefully free of other faults."""
+    places = dict.fromkeys(round(index * (len(differing) - 1) / (_SEEDS - 1)) for index in range(_SEEDS))
+    return [differing[place] for place in places]
 
 
 def _key(change: Change) -> tuple[str, ...]:

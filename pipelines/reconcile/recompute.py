@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 PLACE = "__place"
 _SAME = "__same"
 _ROOM = 200_000
-"""Arrivals that are kept in memory to serve the next questions from."""
+"""Arrivals that are read at once, and kept to serve the next questions from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Logs:
         self._versions = versions or {}
         self._tables: dict[str, DeltaTable] = {}
         self._files: dict[str, list[LogFile]] = {}
-        self._held: dict[str, tuple[ReadRange, list[Arrival], list[int]]] = {}
+        self._held: dict[str, list[tuple[ReadRange, list[Arrival], list[int]]]] = {}
 
     def table(self, name: str) -> DeltaTable:
         """The opened log of an input; :class:`UsageError` if it has none."""
@@ -78,11 +78,15 @@ class Logs:
     def of_input(self, part: Input, read: ReadRange) -> list[Arrival]:
         """The arrivals of one input in ``read``, in arrival order."""
         table = self.table(part.name)
-        held = self._held.get(part.name)
-        if held is None or not _within(read, held[0]):
+        stretches = self._held.setdefault(part.name, [])
+        held = next((one for one in stretches if _within(read, one[0])), None)
+        if held is None:
             whole = self._roomy(part.name, read)
             rows = arrival_rows(table, part, whole)
-            held = self._held[part.name] = (whole, rows, [one.arrival_time_us for one in rows])
+            held = (whole, rows, [one.arrival_time_us for one in rows])
+            stretches.append(held)
+            while len(stretches) > 1 and sum(len(rows) for _, rows, _ in stretches) > 2 * _ROOM:
+                stretches.pop(0)
         _, rows, times = held
         first = 0 if read.from_us is None else bisect_left(times, read.from_us)
         last = len(rows) if read.to_us is None else bisect_right(times, read.to_us)
