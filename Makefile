@@ -30,8 +30,8 @@ $(READY): requirements.lock requirements-jdk.lock pyproject.toml
 demo: $(READY) ## Replay a year of real departures and show a week of it
 	@$(BIN)/tailrace demo
 
-test: $(READY) ## Run the tests
-	$(BIN)/python -m pytest
+test: $(READY) ## Run the tests, in two processes with one Spark session each
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(READY) ## Check style, types and who may import whom
 	$(BIN)/ruff check .
