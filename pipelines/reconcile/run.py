@@ -205,12 +205,13 @@ class _Work:
         if few and not recorded:
             decided = self._examine(self.job, rest, stops)
             if any(cause.name == UNEXPLAINED for cause in decided.values()) or self.equal >= _MANY_EQUAL:
-                policy = self._policy(compared, differing, stops, recorded, thorough=not _all_explained(decided))
+                policy = self._policy(compared, stops, recorded, thorough=not _all_explained(decided))
         else:
-            policy = self._policy(compared, differing, stops, recorded, thorough=True)
+            policy = self._policy(compared, stops, recorded, thorough=True)
         if policy is not None:
             stops = self._stops(policy.compared)
-            rest = self._rest(policy.compared.filter(F.col("status") != EQUAL), stops)
+            left = policy.compared.filter(F.col("status") != EQUAL)
+            rest = self._rest(left.join(differing.select("id"), "id", "left_semi"), stops)
             decided = self._examine(policy.found.change.job, rest, stops)
         elif not decided:
             decided = self._examine(self.job, rest, stops)
@@ -261,13 +262,13 @@ class _Work:
         return differing.join(ranges, inside, "left").drop("__id", "__first", "__last")
 
     def _policy(
-        self, compared: DataFrame, differing: DataFrame, stops: Sequence[Stop], recorded: set[str], *, thorough: bool
+        self, before: DataFrame, stops: Sequence[Stop], recorded: set[str], *, thorough: bool
     ) -> _Policy | None:
         """The change of settings that explains most, proved over the whole range; None where none explains any.
 
         What holds at the probes may fail elsewhere: then the windows at which it failed are probes of the next search.
         """
-        probes = self._probes(compared, stops, whole=bool(recorded))
+        probes = self._probes(before, stops, whole=bool(recorded))
         names = [*self.shape.keys, *self.shape.values]
         best: _Policy | None = None
         tried: set[Job] = set()
@@ -278,7 +279,7 @@ class _Work:
             tried.add(found.change.job)
             self.tell(f"trying {found.change.words}")
             try:
-                proved, failed = self._prove(found, differing, recorded)
+                proved, failed = self._prove(found, before, recorded)
             except TailraceError:
                 break
             if proved is not None and (best is None or proved.explained > best.explained):
@@ -326,7 +327,7 @@ class _Work:
         return found
 
     def _prove(
-        self, found: Found, differing: DataFrame, recorded: set[str]
+        self, found: Found, before: DataFrame, recorded: set[str]
     ) -> tuple[_Policy | None, list[tuple[int, bool]]]:
         """Recompute the whole range under the change: it must explain differences and make none.
 
@@ -341,7 +342,9 @@ class _Work:
         windows = engine.run(change.job, arrivals, self.output).windows
         compared = self._keep(compare(windows.select(*self.shape.keys, *self.shape.values), self.live.rows, self.shape))
         left = compared.filter(F.col("status") != EQUAL)
-        made = left.join(differing.select("id"), "id", "left_anti")
+        differing = before.filter(F.col("status") != EQUAL)
+        # what neither side had before is no difference: inside a stop the change may well give other rows
+        made = left.join(before.filter(F.col("status") == EQUAL).select("id"), "id", "left_semi")
         explained = differing.join(left.select("id"), "id", "left_anti").count()
         failed = [(end, True) for end in _ends_of(made)]
         if failed or not explained:
@@ -366,7 +369,7 @@ class _Work:
             f" row(s) are exactly what it wrote, and no row that agreed differs{said}.",
             facts,
         )
-        apart = self._in_stop(left.filter(_flag().isNull()), self._stops(compared)).filter("__stop IS NULL")
+        apart = self._rest(left.join(differing.select("id"), "id", "left_semi"), self._stops(compared))
         return _Policy(found, compared, explained, cause), [(end, False) for end in _ends_of(apart)]
 
     def _examine(self, job: Job, rest: DataFrame, stops: Sequence[Stop]) -> dict[str, Cause]:
