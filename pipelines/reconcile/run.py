@@ -361,7 +361,7 @@ class _Work:
             facts["values_that_do_as_well"] = {"from": bounds[0], "to": bounds[1]}
         if others:
             facts["also"] = others
-        said = " and the live run's recorded fingerprint is that job's" if by_record else ""
+        said = "; the live run's recorded fingerprint is that job's" if by_record else ""
         doubt = "" if bounds is None else f" (at the windows tried, {bounds[0]} to {bounds[1]} gives the same)"
         cause = Cause(
             ANOTHER_POLICY,
