@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from pipelines.batch.atlas_watermark import CLOSED_US
 from pipelines.batch.columns import ARRIVAL_US, PARTITION, SEQUENCE, WATERMARK_US, WINDOW_END_US, WINDOW_START_US

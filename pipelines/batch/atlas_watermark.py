@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from pipelines.batch.columns import ARRIVAL_US, EVENT_US, PARTITION, PUNCTUATION_US, SEQUENCE, WATERMARK_US
 from pipelines.core.model import Input

@@ -27,6 +27,20 @@ SYSTEM_US = "__system_us"
 LIFETIME_END_US = "__lifetime_end_us"
 WATERMARK_US = "__watermark_us"
 MISSED_US = "__missed_us"
+VERDICT_COLUMNS = (
+    INPUT,
+    PARTITION,
+    SEQUENCE,
+    ARRIVAL_US,
+    EVENT_US,
+    VERDICT,
+    REASONS,
+    SYSTEM_US,
+    LIFETIME_END_US,
+    WATERMARK_US,
+    MISSED_US,
+)
+"""What every profile says of an event, in the order of table ``verdicts/<job>``."""
 
 # which window a row falls in
 WINDOW_START_US = "__window_start_us"

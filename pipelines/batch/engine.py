@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from pipelines.batch import ordering_atlas, ordering_stream_analytics, ordering_stream_insight
 from pipelines.batch.aggregates import aggregate

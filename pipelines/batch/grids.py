@@ -6,7 +6,7 @@ The origin is ``align_us + offset_us``; ``pmod`` keeps the arithmetic right befo
 from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from pipelines.batch.columns import WINDOW_END_US, WINDOW_START_US
 from pipelines.core.model import Grid

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from pipelines.batch.columns import ARRIVAL_ORDER, HOLD_US, INPUT_RANK, SYSTEM_US
 from pipelines.batch.grids import floor_to
 from pipelines.core.model import Input, Join
-from pipelines.core.time import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND
+from pipelines.core.time import UNIT_US
 
-_UNIT_US = {
-    "microsecond": MICROSECOND,
-    "millisecond": MILLISECOND,
-    "second": SECOND,
-    "minute": MINUTE,
-    "hour": HOUR,
-    "day": DAY,
-}
 _BUCKET = "__bucket"
 _ORDER = "order"
 _PAYLOAD = "payload"
@@ -39,7 +31,7 @@ def joined(left: DataFrame, right: DataFrame, join: Join, sides: tuple[Input, In
     Both sides meet by equality on the keys and on a bucket of time as long as the range, of which the partners of
     one event touch at most two.
     """
-    unit_us = _UNIT_US[join.unit]
+    unit_us = UNIT_US[join.unit]
     bucket_us = (join.to_units - join.from_units + 1) * unit_us
     at = floor_to(F.col(SYSTEM_US), unit_us)
     reach = F.array(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, WindowSpec
 from pyspark.sql import Window as Sorted
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from pipelines.batch.columns import LIFETIME_END_US, SYSTEM_US, WINDOW_END_US, WINDOW_ID, WINDOW_START_US
 from pipelines.batch.normalise import quoted

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, DataType, DateType, NullType, StringType, TimestampNTZType, TimestampType
 
 from pipelines.batch.columns import (

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from pipelines.batch.atlas_sessions import IS_LATE, with_sessions
 from pipelines.batch.atlas_watermark import CLOSED_US, closed_at_end, partitions_of, with_watermark
@@ -27,6 +27,7 @@ from pipelines.batch.columns import (
     SEQUENCE,
     SYSTEM_US,
     VERDICT,
+    VERDICT_COLUMNS,
     WATERMARK_US,
     WINDOW_END_US,
     WINDOW_ID,
@@ -43,19 +44,6 @@ INVALID_TIME_OPERATOR = "KafkaConsumerOperator"
 
 _KEPT_US = "__kept_us"
 _COUNTS_AT_US = "__counts_at_us"
-_VERDICTS = (
-    INPUT,
-    PARTITION,
-    SEQUENCE,
-    ARRIVAL_US,
-    EVENT_US,
-    VERDICT,
-    REASONS,
-    SYSTEM_US,
-    LIFETIME_END_US,
-    WATERMARK_US,
-    MISSED_US,
-)
 
 
 def decide(job: Job, inputs: Mapping[str, DataFrame]) -> Decided:
@@ -86,7 +74,7 @@ def decide(job: Job, inputs: Mapping[str, DataFrame]) -> Decided:
         placed = _placed_on_grid(events, window)
     decided = _judged(placed)
     return Decided(
-        verdicts=decided.select(*_VERDICTS),
+        verdicts=decided.select(*VERDICT_COLUMNS),
         members=_members(decided, at_end, job, source),
         dead_letters=_dead_letters(decided, source),
     )

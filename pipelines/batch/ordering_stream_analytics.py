@@ -19,15 +19,13 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from pipelines.batch.columns import (
     ARRIVAL_ORDER,
     ARRIVAL_US,
     EVENT_US,
     HOLD_US,
-    INPUT,
-    INPUT_RANK,
     IS_PUNCTUATION,
     KEY_VALID,
     LIFETIME_END_US,
@@ -37,6 +35,7 @@ from pipelines.batch.columns import (
     SEQUENCE,
     SYSTEM_US,
     VERDICT,
+    VERDICT_COLUMNS,
     WATERMARK_US,
     WINDOW,
     WINDOW_END_US,
@@ -48,20 +47,6 @@ from pipelines.batch.scan import prefix_max
 from pipelines.batch.windows_stream_analytics import windowed
 from pipelines.core.model import Input, Job, Query, StreamAnalyticsOrdering
 
-_VERDICT_COLUMNS = (
-    INPUT,
-    INPUT_RANK,
-    PARTITION,
-    SEQUENCE,
-    ARRIVAL_US,
-    EVENT_US,
-    VERDICT,
-    REASONS,
-    SYSTEM_US,
-    LIFETIME_END_US,
-    WATERMARK_US,
-    MISSED_US,
-)
 _TIME_US = "__time_us"
 """The late-adjusted time; null for an event that is invalid or early."""
 _MAX_BEFORE_US = "__max_before_us"
@@ -77,7 +62,7 @@ _NEVER_US = -(2**62)
 def decide(job: Job, inputs: Mapping[str, DataFrame]) -> Decided:
     """Verdicts of every input of the job, and the members of the query's windows."""
     ordered = {source.name: order(inputs[source.name], source, _policy(job, source)) for source in job.inputs}
-    verdicts = reduce(DataFrame.unionByName, [frame.select(*_VERDICT_COLUMNS) for frame in ordered.values()])
+    verdicts = reduce(DataFrame.unionByName, [frame.select(*VERDICT_COLUMNS) for frame in ordered.values()])
     counting = {name: frame.filter(F.col(SYSTEM_US).isNotNull()) for name, frame in _with_hold(job, ordered).items()}
     query = job.query
     if query.join is not None:

@@ -12,21 +12,17 @@ from collections.abc import Mapping
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from pipelines.batch.columns import (
     ARRIVAL_ORDER,
-    ARRIVAL_US,
-    EVENT_US,
-    INPUT,
     IS_PUNCTUATION,
     LIFETIME_END_US,
     MISSED_US,
-    PARTITION,
     REASONS,
-    SEQUENCE,
     SYSTEM_US,
     VERDICT,
+    VERDICT_COLUMNS,
     WATERMARK_US,
     WINDOW,
 )
@@ -38,19 +34,6 @@ from pipelines.batch.stream_insight_edges import LATE, OPEN_BEFORE, PAIR_END_US,
 from pipelines.batch.stream_insight_items import END, END_US, INTERVAL, KIND, START, SYNC_US, read_items
 from pipelines.core.model import Action, Grid, Input, Job
 
-_VERDICT_COLUMNS = (
-    INPUT,
-    PARTITION,
-    SEQUENCE,
-    ARRIVAL_US,
-    EVENT_US,
-    VERDICT,
-    REASONS,
-    SYSTEM_US,
-    LIFETIME_END_US,
-    WATERMARK_US,
-    MISSED_US,
-)
 _MEMBER_COLUMNS = (*WINDOW, SYSTEM_US, *ARRIVAL_ORDER)
 
 
@@ -64,7 +47,7 @@ def decide(job: Job, inputs: Mapping[str, DataFrame]) -> Decided:
         for source in job.inputs
     }
     judged = {source.name: _judge(job, source, candidates) for source in job.inputs}
-    verdicts = [judged[source.name].select(*_VERDICT_COLUMNS) for source in job.inputs]
+    verdicts = [judged[source.name].select(*VERDICT_COLUMNS) for source in job.inputs]
     return Decided(reduce(DataFrame.union, verdicts), _members(job, judged, candidates), None)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from pipelines.batch.local_rows import local_frame, local_rows
 from pipelines.core.errors import JobFileError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 
 def prefix_max(frame: DataFrame, timeline: Sequence[str], order: Sequence[str], value: str, name: str) -> DataFrame:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from pipelines.batch.columns import SYSTEM_US, WINDOW_END_US, WINDOW_START_US
 from pipelines.batch.grids import end_at_or_after, floor_to

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from pipelines.batch.columns import SYSTEM_US, WINDOW_END_US, WINDOW_START_US
 from pipelines.batch.grids import floor_to

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from pipelines.batch.columns import ARRIVAL_US, EVENT_US, IS_PUNCTUATION, PARTITION, PUNCTUATION_US, SEQUENCE
 from pipelines.batch.stream_insight_items import END, KIND

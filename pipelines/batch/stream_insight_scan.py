@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from pipelines.core.time import MINUTE
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import reduce
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 from pipelines.batch.columns import SYSTEM_US, WINDOW_END_US, WINDOW_ID, WINDOW_START_US
 from pipelines.batch.grids import with_grid_of_ends

@@ -55,16 +55,7 @@ from pipelines.core.model import (
     StreamAnalyticsOrdering,
     Window,
 )
-from pipelines.core.time import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND, format_duration
-
-UNIT_US = {
-    "microsecond": MICROSECOND,
-    "millisecond": MILLISECOND,
-    "second": SECOND,
-    "minute": MINUTE,
-    "hour": HOUR,
-    "day": DAY,
-}
+from pipelines.core.time import UNIT_US, format_duration
 
 
 @dataclass(frozen=True, slots=True)

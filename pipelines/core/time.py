@@ -12,6 +12,15 @@ MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 WEEK = 7 * DAY
+UNIT_US = {
+    "microsecond": MICROSECOND,
+    "millisecond": MILLISECOND,
+    "second": SECOND,
+    "minute": MINUTE,
+    "hour": HOUR,
+    "day": DAY,
+}
+"""Length of a DATEDIFF unit, by the name that a job file gives it."""
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ORIGIN_0001_US = -719_162 * DAY

@@ -6,20 +6,11 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from pipelines.core.model import Join
-from pipelines.core.time import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND
+from pipelines.core.time import UNIT_US
 from pipelines.live.program import Program
 from pipelines.live.rows import Event, Row
 from pipelines.live.values import all_same
 from pipelines.live.windows import FOREVER
-
-_UNIT_US = {
-    "microsecond": MICROSECOND,
-    "millisecond": MILLISECOND,
-    "second": SECOND,
-    "minute": MINUTE,
-    "hour": HOUR,
-    "day": DAY,
-}
 
 
 @dataclass(slots=True)
@@ -61,7 +52,7 @@ class JoinState:
         """Forget what no row at or after the bounds can match; left rows that stayed alone come out."""
         join = program.job.query.join
         assert join is not None
-        unit = _UNIT_US[join.unit]
+        unit = UNIT_US[join.unit]
         alone: list[Row] = []
         for key, held in list(self.left.items()):
             open_still = [one for one in held if right_bound // unit - one.row.start // unit <= join.to_units]
@@ -96,12 +87,12 @@ def _keep(side: dict[Hashable, list[Side]], key: Hashable, rows: list[Side]) -> 
 
 def _apart(join: Join, left: Row, right: Row) -> int:
     """DATEDIFF(unit, left, right): boundaries of the unit in between."""
-    unit = _UNIT_US[join.unit]
+    unit = UNIT_US[join.unit]
     return right.start // unit - left.start // unit
 
 
 def _alone_at(join: Join, row: Row) -> int:
-    return row.start + max(join.to_units, 0) * _UNIT_US[join.unit]
+    return row.start + max(join.to_units, 0) * UNIT_US[join.unit]
 
 
 def _alone(program: Program, join: Join, row: Row) -> Row:

@@ -70,7 +70,7 @@ class OrderReport:
 
 def arrived_days(spark: SparkSession, lakehouse: Lakehouse, input_name: str, days: OutputRange) -> list[ArrivedDay]:
     """What the log of ``input_name`` holds for the days of ``days``, oldest first; days without rows are left out."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     rows = _arrivals(spark, lakehouse, input_name, days)
     if rows is None:
@@ -112,7 +112,7 @@ def arrival_order(spark: SparkSession, lakehouse: Lakehouse, input_name: str, da
     than one partition's day.
     """
     from pyspark.sql import Window
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     rows = _arrivals(spark, lakehouse, input_name, days)
     if rows is None:

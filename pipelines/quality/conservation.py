@@ -165,7 +165,7 @@ def _events(
     spark: SparkSession, lakehouse: Lakehouse, job: Job, versions: Mapping[str, int] | None = None
 ) -> DataFrame:
     """Events of all inputs, now or as of ``versions`` by table."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     frames = []
     for part in job.inputs:
@@ -198,7 +198,7 @@ def _inside(rows: DataFrame, parts: Sequence[OutputRange]) -> DataFrame:
 
 def _counts(rows: DataFrame, owned: Sequence[Share]) -> dict[str, int]:
     """Rows by run, each counted in the range that the run wrote."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     if not owned:
         return {}

@@ -15,8 +15,8 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from pipelines.core.model import AnyOf, Count, Grid, Input, Job, OutputRange, Session, SimpleWindow, Sliding, Snapshot
 from pipelines.core.model import output_name as name_of

@@ -38,7 +38,7 @@ def written_days(spark: SparkSession, lakehouse: Lakehouse, job: Job, plan: Plan
 
     Every day that a range with two ends touches has an entry; of an open range the days that hold anything.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     from pipelines.lakehouse.write import NO_ROWS, fingerprints_by
 

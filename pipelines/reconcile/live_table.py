@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from pipelines.core.errors import UsageError, did_you_mean
 from pipelines.core.model import AnyOf, Grid, Job, OutputRange, Sliding, Snapshot

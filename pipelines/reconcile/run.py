@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from pipelines.batch import engine
 from pipelines.batch.local_rows import local_frame, local_rows, micros

@@ -23,8 +23,8 @@ from pipelines.core.model import (
     Sliding,
     Window,
 )
-from pipelines.core.readrange import UNIT_US, ReadRange, read_range
-from pipelines.core.time import DAY, format_instant, to_datetime
+from pipelines.core.readrange import ReadRange, read_range
+from pipelines.core.time import DAY, UNIT_US, format_instant, to_datetime
 from pipelines.lakehouse.arrival_rows import arrivals_where, plain_values
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import TIMESTAMP

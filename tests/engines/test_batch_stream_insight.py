@@ -50,7 +50,7 @@ def play(
     timestamp_by: str = "at",
 ) -> Played:
     """The batch engine over inputs ``a``, ``b`` .. of one log each, verdicts and members in one Spark action."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     from pipelines.batch.normalise import normalise
     from pipelines.batch.ordering_stream_insight import decide

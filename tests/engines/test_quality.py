@@ -113,7 +113,7 @@ def _changed(frame: DataFrame, column: str, where: str, value: str) -> DataFrame
 
 
 def _expr(text: str) -> Any:
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     return F.expr(text)
 
