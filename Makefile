@@ -8,7 +8,7 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(
 	$(name) -c 'import sys; print("$(name)") if sys.version_info >= (3, 11) else None' 2>/dev/null | grep -v None)))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-browser test-long test-faults test-dagster lint format ui lock clean
+.PHONY: help install demo test test-browser test-long test-faults test-dagster lint format ui bench lock clean
 
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -57,6 +57,9 @@ ui: $(READY) ## Open Dagster's UI on your job files (webserver, daemon and code,
 
 test-dagster: $(READY) ## Run Dagster as a person does: start it, backfill days, kill a run, see it recover (minutes)
 	$(BIN)/python -m pytest -m slow tests/dagster
+
+bench: $(READY) ## Measure how fast exact is (ARGS="--size 1 --rounds 3 --only plain,window,tailrace")
+	@PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
 
 lock: $(READY) ## Pin what requirements.in and requirements-jdk.in ask for, with hashes
 	$(BIN)/uv pip compile --quiet --python-version 3.11 --universal --no-strip-extras --generate-hashes \
