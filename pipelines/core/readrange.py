@@ -113,14 +113,14 @@ def narrowed(job: Job, output: OutputRange, history: History) -> ReadRange:
     if job.query.join is not None or job.end_of_log == "hold":
         return read
     names = job.query.sources
-    policies = [_policy(job, name) for name in names]
-    early_us = _greatest([policy.early_arrival_us for policy in policies])
-    late_us = _greatest([policy.late_arrival_us for policy in policies])
+    policies = [policy(job, name) for name in names]
+    early_us = _greatest([one.early_arrival_us for one in policies])
+    late_us = _greatest([one.late_arrival_us for one in policies])
     look_back_us = look_back(job.query.window)
     if late_us is None:
         return read
     if early_us is None and look_back_us is not None:
-        least_us = min(policy.late_arrival_us or 0 for policy in policies)
+        least_us = min(one.late_arrival_us or 0 for one in policies)
         return _without_guard(read, output.from_us, max(look_back_us, late_us), least_us, names, history)
     if early_us is not None and isinstance(job.query.window, Session):
         return _from_pause(read, output.from_us, early_us, late_us, job.query.window.timeout_us, names, history)
@@ -162,9 +162,9 @@ def reach_of(job: Job) -> Reach:
 def _stream_analytics(job: Job) -> Reach:
     join = job.query.join
     names = (join.left, join.right) if join else job.query.sources
-    policies = [_policy(job, name) for name in names]
-    early_us = _greatest([policy.early_arrival_us for policy in policies])
-    late_us = _greatest([policy.late_arrival_us for policy in policies])
+    policies = [policy(job, name) for name in names]
+    early_us = _greatest([one.early_arrival_us for one in policies])
+    late_us = _greatest([one.late_arrival_us for one in policies])
     look_back_us = look_back(job.query.window)
     reasons = []
     if early_us is None:
@@ -180,12 +180,12 @@ def _stream_analytics(job: Job) -> Reach:
         )
     before_us = None
     if early_us is not None and late_us is not None and look_back_us is not None and job.end_of_log != "hold":
-        before_us = early_us + max(look_back_us + _join_look_back(join), late_us)
+        before_us = early_us + max(look_back_us + join_look_back(join), late_us)
     after_us = None
     if late_us is not None and job.end_of_log != "hold":
-        after_us = late_us + _join_look_ahead(join)
+        after_us = late_us + join_look_ahead(join)
     rule = "[from - E - max(K, L), to + L]"
-    told = {"E": early_us, "K": None if look_back_us is None else look_back_us + _join_look_back(join), "L": late_us}
+    told = {"E": early_us, "K": None if look_back_us is None else look_back_us + join_look_back(join), "L": late_us}
     values = ", ".join(f"{name} = {'none' if us is None else format_duration(us)}" for name, us in told.items())
     return Reach(before_us, after_us, f"{rule} with {values}", tuple(reasons))
 
@@ -203,7 +203,13 @@ def look_back(window: Window) -> int | None:
             return _greatest([look_back(member) for _, member in members])
 
 
-def _policy(job: Job, name: str) -> StreamAnalyticsOrdering:
+def members_of(window: Window) -> tuple[tuple[str | None, Window], ...]:
+    """The windows of a query with their ids; a single one has none."""
+    return window.members if isinstance(window, AnyOf) else ((None, window),)
+
+
+def policy(job: Job, name: str) -> StreamAnalyticsOrdering:
+    """The stream_analytics policy that acts on an input."""
     ordering = job.ordering(name)
     assert isinstance(ordering, StreamAnalyticsOrdering)
     if job.input(name).timestamp_by is None:
@@ -212,14 +218,21 @@ def _policy(job: Job, name: str) -> StreamAnalyticsOrdering:
     return ordering
 
 
-def _join_look_back(join: Join | None) -> int:
-    """Boundaries are counted, not durations, so a match may lie one unit further away than the bound says."""
+def join_look_back(join: Join | None) -> int:
+    """How far before a joined row the events lie that make it.
+
+    Boundaries are counted, not durations, so a match may lie one unit further away than the bound says. A left row
+    without a match counts ``to`` units after it, and what could have matched it may lie ``-from`` units before it.
+    """
     if join is None:
         return 0
-    return (max(abs(join.from_units), abs(join.to_units)) + 1) * UNIT_US[join.unit]
+    units = max(abs(join.from_units), abs(join.to_units))
+    if join.kind == "left":
+        units = max(units, max(join.to_units, 0) + max(-join.from_units, 0))
+    return (units + 1) * UNIT_US[join.unit]
 
 
-def _join_look_ahead(join: Join | None) -> int:
+def join_look_ahead(join: Join | None) -> int:
     """An unmatched left row is known only when no right row can match, up to one unit after its stamp."""
     if join is None or join.kind == "inner":
         return 0

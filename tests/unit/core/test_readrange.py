@@ -6,8 +6,9 @@ import dataclasses
 
 import pytest
 
-from pipelines.core.model import Job, OutputRange, StreamAnalyticsOrdering
+from pipelines.core.model import Arrival, Job, OutputRange, StreamAnalyticsOrdering
 from pipelines.core.readrange import read_range
+from pipelines.core.reference import run
 from pipelines.core.time import format_instant, parse_instant
 from pipelines.job.load import parse_job
 
@@ -99,3 +100,32 @@ def test_several_inputs_read_what_the_widest_policy_needs() -> None:
         query=dataclasses.replace(of.query, sources=("cars", "trucks")),
     )
     assert told(union) == ("2026-01-01T11:25:00Z", "2026-01-01T13:30:00Z")
+
+
+LEFT_JOIN = parse_job(
+    """
+tailrace: 1
+job: example
+profile: stream_analytics
+inputs:
+  a: {columns: "at TIMESTAMP", timestamp_by: at}
+  b: {columns: "at TIMESTAMP", timestamp_by: at}
+ordering: {early_arrival: 0s, late_arrival: 0s}
+query:
+  join: {left: a, right: b, within: {unit: minute, from: -3, to: 2}, kind: left}
+  window: {tumbling: {size: 1m}}
+  aggregates: {n: "count(*)"}
+"""
+)
+
+
+def test_a_left_join_reads_what_could_have_matched_a_row_that_counts_only_once_nothing_can() -> None:
+    matching, row = parse_instant("2026-01-01T11:57:00Z"), parse_instant("2026-01-01T12:00:59Z")
+    log = [Arrival("b", 0, 0, matching, {"at": matching}), Arrival("a", 0, 0, row, {"at": row})]
+    output = OutputRange(parse_instant("2026-01-01T12:03:00Z"), parse_instant("2026-01-01T12:04:00Z"))
+    reads = read_range(LEFT_JOIN, output)
+    assert reads.from_us == parse_instant("2026-01-01T11:56:00Z")
+    assert run(LEFT_JOIN, [one for one in log if one.arrival_time_us in reads], output).windows == ()
+    assert run(LEFT_JOIN, log, output).windows == ()
+    # unmatched it would count at 12:02:59, two minutes after it
+    assert [one.values for one in run(LEFT_JOIN, log[1:], output).windows] == [{"n": 1}]
