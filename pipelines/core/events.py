@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pipelines.core.carry import Carries
 from pipelines.core.model import Arrival, Fate, Job, Query, SimpleWindow
 from pipelines.core.readings import Reading
 
@@ -104,5 +105,5 @@ Spread = Callable[[SimpleWindow, Sequence[Row], Ordered], "list[tuple[Span, list
 class Profile:
     """One row of the table of profiles: the ordering policy, and how rows fall into each kind of window."""
 
-    order: Callable[[Job, Sequence[Event]], Ordered]
+    order: Callable[[Job, Sequence[Event], Carries | None], Ordered]
     spread: Mapping[type[SimpleWindow], Spread]

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pipelines.core.aggregates import compute
+from pipelines.core.carry import Carries
 from pipelines.core.errors import DataRefused, UsageError
 from pipelines.core.events import Event, Ordered, Profile, Row, Span, passes, place_of
 from pipelines.core.joins import join, joined_columns
@@ -72,8 +73,11 @@ def run(
     *,
     evaluate: Evaluate | None = None,
     instant_sql: InstantSql | None = None,
+    carry: Carries | None = None,
 ) -> Outcome:
     """Runs ``job`` over ``arrivals`` (the whole log, in any order) and keeps what lies in ``output``.
+
+    With ``carry`` they are those of a read range, and timelines begin and end as it says.
 
     Fates and dead letters are kept by arrival time, windows by their end. ``evaluate`` computes expressions that are
     more than a column: one call an input, and one for joined rows. ``instant_sql``, which
@@ -84,7 +88,7 @@ def run(
     sequence twice, an arrival time that falls, an event without a partition) or a sum leaves BIGINT.
     """
     profile = PROFILES[job.profile]
-    ordered = profile.order(job, _events(job, _in_arrival_order(job, arrivals), evaluate, instant_sql))
+    ordered = profile.order(job, _events(job, _in_arrival_order(job, arrivals), evaluate, instant_sql), carry)
     windows = _windows(job, profile, ordered, _counted(job, ordered, evaluate))
     return Outcome(
         fates=tuple(fate for fate in ordered.fates if fate.arrival_time_us in output),

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pipelines.core import sessions, windows
+from pipelines.core.carry import Carries, Carry, Seen
 from pipelines.core.events import Event, Ordered, Profile, Row, passes
 from pipelines.core.model import AtlasOrdering, Fate, Grid, Job, Session, Verdict
 from pipelines.core.sessions import GapSessions
@@ -173,9 +174,9 @@ class Processor:
             self.sessions.close(closed_us)
 
 
-def order(job: Job, log: Sequence[Event]) -> Ordered:
+def order(job: Job, log: Sequence[Event], carries: Carries | None = None) -> Ordered:
     """Every document's fate, input by input and in arrival order, and what the product would have dead-lettered."""
-    processors = {part.name: _processor(job, part.name, log) for part in job.inputs}
+    processors = {part.name: _processor(job, part.name, log, carries) for part in job.inputs}
     fates: list[Fate] = []
     letters: list[tuple[Event, Fate, str, str]] = []
     for event in log:
@@ -190,7 +191,9 @@ def order(job: Job, log: Sequence[Event]) -> Ordered:
         elif "late" in fate.reasons:
             letters.append((event, fate, LATE_OPERATOR, LATE_REASON))
     rows = sorted((row for one in processors.values() for row in one.rows()), key=lambda row: row.arrived)
-    closed_us = [processors[name].closed_until_us() for name in job.query.sources]
+    closed_us = [
+        _closed_at_end_us(processors[name], None if carries is None else carries[name]) for name in job.query.sources
+    ]
     return Ordered(
         tuple(fates),
         tuple(rows),
@@ -199,13 +202,37 @@ def order(job: Job, log: Sequence[Event]) -> Ordered:
     )
 
 
-def _processor(job: Job, name: str, log: Sequence[Event]) -> Processor:
+def _closed_at_end_us(processor: Processor, carry: Carry | None) -> int | None:
+    """Windows that end here or before are closed when the log ends, whether its end was read or not."""
+    if carry is None:
+        return processor.closed_until_us()
+    if processor.by_clock:
+        return carry.last_arrival_us
+    watermarks = Watermarks(processor.ordering.allowed_lateness_us, processor.watermarks.partitions)
+    _recall(watermarks, carry.at_end)
+    return watermarks.closed_until_us()
+
+
+def _recall(watermarks: Watermarks, seen: Sequence[Seen]) -> None:
+    for one in seen:
+        if one.punctuation_us is not None:
+            watermarks.punctuate(one.partition, one.punctuation_us)
+        if one.time_us is not None:
+            assert one.partition is not None
+            watermarks.hear(one.partition, one.time_us)
+
+
+def _processor(job: Job, name: str, log: Sequence[Event], carries: Carries | None) -> Processor:
     ordering, window = job.ordering(name), job.query.window
     assert isinstance(ordering, AtlasOrdering)
     heard = {one.arrival.input_partition for one in log if one.arrival.input == name}
+    if carries is not None:
+        heard |= carries[name].partitions
     declared = job.input(name).partitions
     partitions = frozenset(one for one in (heard if declared is None else range(declared)) if one is not None)
     watermarks = Watermarks(ordering.allowed_lateness_us, partitions)
+    if carries is not None:
+        _recall(watermarks, carries[name].before)
     by_gap = isinstance(window, Session) and name in job.query.sources
     return Processor(
         job, ordering, watermarks, GapSessions(window.timeout_us) if by_gap and isinstance(window, Session) else None

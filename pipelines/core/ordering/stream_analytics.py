@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pipelines.core import sessions, windows
+from pipelines.core.carry import Carries, Seen, timeline_values
 from pipelines.core.events import Event, Ordered, Profile, Row
 from pipelines.core.model import Fate, Grid, Job, Session, Sliding, Snapshot, StreamAnalyticsOrdering, Verdict
 from pipelines.core.values import grouping_key
@@ -38,7 +39,7 @@ class Timeline:
         assert event.event_time_us is not None
         if self.ordering is not None:
             return self._judge(self.ordering, event, event.event_time_us)
-        self._see(event.event_time_us)
+        self.see(event.event_time_us)
         return event.fate(verdict="accepted", system_timestamp_us=event.event_time_us)
 
     def settled_until_us(self) -> int | None:
@@ -46,7 +47,8 @@ class Timeline:
         tolerance_us = 0 if self.ordering is None else self.ordering.out_of_order_us
         return None if self.latest_us is None else self.latest_us - tolerance_us
 
-    def _see(self, time_us: int) -> None:
+    def see(self, time_us: int) -> None:
+        """Raises M."""
         self.latest_us = time_us if self.latest_us is None else max(self.latest_us, time_us)
 
     def _judge(self, ordering: StreamAnalyticsOrdering, event: Event, time_us: int) -> Fate:
@@ -58,7 +60,7 @@ class Timeline:
         if ordering.late_arrival_us is not None and time_us < arrival_us - ordering.late_arrival_us:
             time_us = arrival_us - ordering.late_arrival_us
             reasons.append("late")
-        self._see(time_us)
+        self.see(time_us)
         if latest_us is not None and time_us < latest_us - ordering.out_of_order_us:
             time_us = latest_us - ordering.out_of_order_us
             reasons.append("out_of_order")
@@ -82,9 +84,11 @@ Timelines = dict[tuple[str, int, tuple[object, ...]], Timeline]
 """By input, input partition and key tuple."""
 
 
-def order(job: Job, log: Sequence[Event]) -> Ordered:
+def order(job: Job, log: Sequence[Event], carries: Carries | None = None) -> Ordered:
     """Every event's fate, each by its own timeline; punctuations say nothing here."""
     timelines: Timelines = {}
+    for name, carry in (carries or {}).items():
+        _recall(job, name, carry.before, timelines)
     fates: list[Fate] = []
     rows: list[Row] = []
     for event in log:
@@ -102,7 +106,25 @@ def order(job: Job, log: Sequence[Event]) -> Ordered:
                     input=event.arrival.input,
                 )
             )
-    return Ordered(tuple(fates), tuple(rows), Held(job, log, timelines))
+    known = {name: carry.partitions for name, carry in (carries or {}).items()}
+    for name, carry in (carries or {}).items():
+        _recall(job, name, carry.at_end, timelines)
+    return Ordered(tuple(fates), tuple(rows), Held(job, log, timelines, known))
+
+
+def _recall(job: Job, name: str, seen: Sequence[Seen], timelines: Timelines) -> None:
+    part = job.input(name)
+    for one in seen:
+        if one.time_us is not None:
+            assert one.partition is not None
+            key = tuple(grouping_key(value) for value in timeline_values(part, one.timeline))
+            timelines.setdefault((name, one.partition, key), Timeline(_applies(job, name))).see(one.time_us)
+
+
+def _applies(job: Job, name: str) -> StreamAnalyticsOrdering | None:
+    ordering = job.ordering(name)
+    assert isinstance(ordering, StreamAnalyticsOrdering)
+    return ordering if job.input(name).timestamp_by is not None else None
 
 
 def _fate(job: Job, event: Event, timelines: Timelines) -> Fate:
@@ -112,10 +134,7 @@ def _fate(job: Job, event: Event, timelines: Timelines) -> Fate:
         return event.fate(verdict="dropped", reasons=("invalid_key",))
     name, partition = event.arrival.input, event.arrival.input_partition
     assert partition is not None
-    ordering = job.ordering(name)
-    assert isinstance(ordering, StreamAnalyticsOrdering)
-    applies = ordering if job.input(name).timestamp_by is not None else None
-    return timelines.setdefault((name, partition, event.key), Timeline(applies)).step(event)
+    return timelines.setdefault((name, partition, event.key), Timeline(_applies(job, name))).step(event)
 
 
 class Held:
@@ -126,7 +145,9 @@ class Held:
     that count are those whose key agrees with the row's group keys: each substream goes ahead alone.
     """
 
-    def __init__(self, job: Job, log: Sequence[Event], timelines: Timelines) -> None:
+    def __init__(
+        self, job: Job, log: Sequence[Event], timelines: Timelines, carried: Mapping[str, frozenset[int]]
+    ) -> None:
         self.join = job.query.join
         self.bounds: list[tuple[dict[str, object], int | None]] = []
         for name in (self.join.left, self.join.right) if self.join else job.query.sources:
@@ -139,6 +160,7 @@ class Held:
                     self.bounds.append((agree, line.settled_until_us()))
             if not part.over:
                 known = {one.arrival.input_partition for one in log if one.arrival.input == name} - {None}
+                known |= carried.get(name, frozenset())
                 self.bounds.extend(({}, None) for _ in known.union(range(part.partitions or 0)) - heard)
 
     def __call__(self, end_us: int, keys: Mapping[str, object]) -> bool:

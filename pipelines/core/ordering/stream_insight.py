@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from pipelines.core import lifetimes
+from pipelines.core.carry import Carries, Clock
 from pipelines.core.events import Event, Ordered, Profile, Row, passes
 from pipelines.core.model import Count, Fate, Grid, Input, Job, Snapshot, StreamInsightOrdering, Verdict
 
@@ -111,6 +112,11 @@ class Stream:
         """Takes a CTI; a lower one than the current does nothing."""
         self.current_us = cti_us if self.current_us is None else max(self.current_us, cti_us)
 
+    def take(self, clock: Clock) -> None:
+        """Takes the last CTI of arrivals that are not read."""
+        if clock.cti_us is not None:
+            self.advance(clock.cti_us)
+
     def step(self, event: Event) -> Item:
         """What is decided about the next item, against the CTI in force before it."""
         kind = kind_of(self.part, event)
@@ -154,18 +160,23 @@ class Stream:
         item.start_us = end_us
 
 
-def order(job: Job, log: Sequence[Event]) -> Ordered:
+def order(job: Job, log: Sequence[Event], carries: Carries | None = None) -> Ordered:
     """Every item's fate, input by input, and the lifetimes that count."""
-    issued = {part.name: list(_issued(job, part, log)) for part in job.inputs}
+    issued = {part.name: list(_issued(job, part, log, carries)) for part in job.inputs}
     items: list[Item] = []
     last_us: dict[str, int | None] = {}
     for part in job.inputs:
         stream = Stream(part, _ordering(job, part.name))
+        reaching = [carries[name] for name in (part.name, *_imports(job, part.name))] if carries else []
+        for carry in reaching:
+            stream.take(carry.clock)
         for event, cti_us in _rows_and_ctis(job, part, log, issued):
             if event is not None:
                 items.append(stream.step(event))
             if cti_us is not None:
                 stream.advance(cti_us)
+        for carry in reaching:
+            stream.take(carry.clock_at_end)
         last_us[part.name] = stream.current_us
     items.sort(key=lambda item: item.event.position)
     rows = [_row(item) for item in items if item.kind != "end" and item.verdict != "dropped"]
@@ -192,9 +203,10 @@ def _row(item: Item) -> Row:
     )
 
 
-def _issued(job: Job, part: Input, log: Sequence[Event]) -> Iterator[Issued]:
+def _issued(job: Job, part: Input, log: Sequence[Event], carries: Carries | None) -> Iterator[Issued]:
     """The CTIs that an input issues itself: those its items generate, and those its source enqueued."""
-    generator = Generator(_ordering(job, part.name))
+    clock = carries[part.name].clock if carries else Clock()
+    generator = Generator(_ordering(job, part.name), clock.received, clock.baseline_us)
     for event in log:
         if event.arrival.input != part.name:
             continue

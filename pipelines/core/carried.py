@@ -1,0 +1,335 @@
+"""Read ranges with a carry: which buckets of a log an output range reads once the log has been summed up.
+
+The rule and its proof stand in :mod:`pipelines.core.readrange`; here is only its arithmetic. Each profile says of a
+bucket whether it may hold what counts in a window of the range, and from which bucket on nothing more can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from pipelines.core import readrange
+from pipelines.core.carry import Carries, Clock, Summary, SummaryRow, carry_of, greater, setting_of
+from pipelines.core.model import (
+    AtlasOrdering,
+    Count,
+    Grid,
+    Input,
+    Job,
+    OutputRange,
+    Session,
+    Snapshot,
+    StreamAnalyticsOrdering,
+    StreamInsightOrdering,
+)
+from pipelines.core.readrange import ReadRange
+
+Summarise = Callable[[str], Summary | None]
+"""The summary of an input's whole log by the setting that the job needs; None where there can be none."""
+
+CARRIED = frozenset({"atlas", "stream_insight"})
+"""Profiles whose engines take a carry."""
+
+_LEAST_US = -(2**62)
+_GREATEST_US = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What a plan reads. ``carry`` None: engines begin with empty timelines.
+
+    The result is final once every log reaches beyond ``final_us`` (None: never), and ``unsettled`` is None: else it
+    says what arrivals after that could still change.
+    """
+
+    range: ReadRange
+    final_us: int | None
+    carry: Carries | None = None
+    unsettled: str | None = None
+
+
+class History(readrange.History):
+    """A log that can be summed up, too."""
+
+    def summary(self, input_name: str) -> Summary | None:
+        """The summary of an input's whole log by :func:`pipelines.core.carry.setting_of`; None if there is none."""
+
+
+def reads_of(job: Job, output: OutputRange, history: History) -> Reads:
+    """The arrivals that make ``output`` exact, and the carry into them: the formula where it closes both ends, else a
+    carry where one does, else what the log says of itself, else the whole log."""
+    formula = readrange.read_range(job, output)
+    closed = (output.from_us is None or formula.from_us is not None) and (
+        output.to_us is None or formula.to_us is not None
+    )
+    if closed or output == OutputRange() or whole_log_because(job) is not None:
+        return Reads(readrange.narrowed(job, output, history), formula.to_us)
+    summaries = {part.name: history.summary(part.name) for part in job.inputs}
+    known = {name: summary for name, summary in summaries.items() if summary is not None}
+    assert len(known) == len(summaries), "a job that a carry helps has a setting for each of its inputs"
+    return with_carry(job, output, known)
+
+
+def whole_log_because(job: Job) -> str | None:
+    """Why no carry bounds what ``job`` reads, in a sentence; None where one does."""
+    if job.profile not in CARRIED:
+        return "the profile takes no carry"
+    for part in job.inputs:
+        if setting_of(job, part.name) is None:
+            return f"times or keys of input {part.name} are expressions, or of a type, that a summary cannot hold"
+        if part.shape == "edge":
+            return "an edge that opened long ago may still be open: its row is read wherever it lies"
+    windows = [window for _, window in readrange.members_of(job.query.window)]
+    if any(isinstance(window, Session) for window in windows):
+        return "a session that never pauses remembers its beginning"
+    if any(isinstance(window, Count) for window in windows):
+        return "a count window reaches back over n starts of its group, however long ago those were"
+    if job.profile == "atlas" and len(job.inputs) > 1:
+        return "atlas reads one input"
+    return None
+
+
+def with_carry(job: Job, output: OutputRange, summaries: Mapping[str, Summary]) -> Reads:
+    """The rule, for a job of which :func:`whole_log_because` is None; ``summaries`` are all of one bucket size."""
+    bucket_us = next(iter(summaries.values())).bucket_us
+    match job.profile:
+        case "atlas":
+            found = _atlas(job, output, summaries[job.inputs[0].name])
+        case "stream_insight":
+            found = _stream_insight(job, output, summaries)
+        case "stream_analytics":
+            found = _stream_analytics(job, output, summaries)
+    buckets = set(found.buckets)
+    first: int | None = None
+    from_us = to_us = None
+    if output.from_us is not None:
+        first = min([output.from_us // bucket_us, *buckets])
+        from_us = first * bucket_us
+    if output.to_us is not None:
+        to_us = max([output.to_us - 1, *((bucket + 1) * bucket_us - 1 for bucket in buckets)])
+    reason = "what earlier arrivals left behind is carried in, from the log's summary"
+    final_us = readrange.read_range(job, output).to_us
+    if final_us is None and output.to_us is not None:
+        final_us = output.to_us - 1
+    return Reads(
+        ReadRange(from_us, to_us, f"{_RULE}: {found.rule}", (reason,)),
+        final_us,
+        {name: carry_of(summary, first) for name, summary in summaries.items()},
+        found.unsettled if output.to_us is not None else None,
+    )
+
+
+_RULE = "the arrivals of the range, and those whose times can lie in its windows"
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Buckets that may hold what counts in the range's windows, and why more may still come (None: none can)."""
+
+    buckets: tuple[int, ...]
+    unsettled: str | None
+    rule: str
+
+
+def _open(output: OutputRange) -> tuple[int, int]:
+    """The range with far numbers for open ends."""
+    return (
+        _LEAST_US if output.from_us is None else output.from_us,
+        _GREATEST_US if output.to_us is None else output.to_us,
+    )
+
+
+def _by_bucket(rows: Iterable[SummaryRow]) -> list[tuple[int, list[SummaryRow]]]:
+    found: dict[int, list[SummaryRow]] = {}
+    for row in rows:
+        found.setdefault(row.bucket, []).append(row)
+    return sorted(found.items())
+
+
+# -- atlas ------------------------------------------------------------------------------------------------------------
+
+
+def _atlas(job: Job, output: OutputRange, summary: Summary) -> _Found:
+    part, grid = job.inputs[0], job.query.window
+    ordering = job.ordering(part.name)
+    assert isinstance(ordering, AtlasOrdering)
+    assert isinstance(grid, Grid)
+    from_us, to_us = _open(output)
+    partitions = summary.partitions() if part.partitions is None else frozenset(range(part.partitions))
+    unheard = None
+    if part.partitions is None:
+        unheard = (
+            "an input partition not heard so far would hold the watermark back from the beginning;"
+            f" 'partitions' of input {part.name} says how many there are"
+        )
+    if ordering.boundary == "processing_time":
+        within = range((from_us - grid.size_us) // summary.bucket_us, (to_us - 2) // summary.bucket_us + 1)
+        held = tuple(row.bucket for row in summary.rows if row.first_us is not None and row.bucket in within)
+        return _Found(held, unheard, "[from - size, to), by arrival time")
+    closing = _Closing(partitions, ordering.allowed_lateness_us)
+    buckets = []
+    for bucket, rows in _by_bucket(summary.rows):
+        if not closing.has_closed(to_us - 1) and any(
+            row.first_us is not None
+            and row.last_us is not None
+            and row.last_us >= from_us - grid.size_us
+            and row.first_us <= to_us - 2
+            for row in rows
+        ):
+            buckets.append(bucket)
+        closing.take(rows)
+    if not closing.has_closed(to_us - 1):
+        unheard = "windows of the range are still open at the end of the log"
+    return _Found(tuple(buckets), unheard, "[from - size, to), until all windows that end before to have closed")
+
+
+class _Closing:
+    """Up to where windows of an atlas input are closed, bucket after bucket."""
+
+    def __init__(self, partitions: frozenset[int], lateness_us: int) -> None:
+        self._lateness_us = lateness_us
+        self._closed_us: dict[int, int | None] = dict.fromkeys(partitions)
+
+    def take(self, rows: Iterable[SummaryRow]) -> None:
+        for row in rows:
+            time_us = None if row.last_us is None else row.last_us - self._lateness_us
+            for partition in self._closed_us if row.partition is None else (row.partition,):
+                if partition in self._closed_us:
+                    closed_us = greater(self._closed_us[partition], row.punctuation_us)
+                    self._closed_us[partition] = greater(closed_us, time_us)
+
+    def has_closed(self, end_us: int) -> bool:
+        """Whether a window that ends at ``end_us`` is closed."""
+        bounds = self._closed_us.values()
+        return bool(self._closed_us) and all(bound is not None and end_us <= bound for bound in bounds)
+
+
+# -- stream_insight ---------------------------------------------------------------------------------------------------
+
+
+def _stream_insight(job: Job, output: OutputRange, summaries: Mapping[str, Summary]) -> _Found:
+    from_us, to_us = _open(output)
+    window, names = job.query.window, job.query.sources
+    rows = {name: [row for row in summaries[name].rows if row.first_us is not None] for name in names}
+    if isinstance(window, Grid):
+        least_end_us, last_start_us = from_us - window.size_us + 1, to_us - 2
+        rule = "lifetimes that reach beyond from - size and begin before to"
+    else:
+        assert isinstance(window, Snapshot)
+        last_start_us = to_us - 1
+        alive = [row.first_us for some in rows.values() for row in some if _alive(row, from_us, last_start_us)]
+        least_end_us = min([from_us, *(first_us for first_us in alive if first_us is not None)])
+        rule = "lifetimes that reach the first start of any that reaches from, and begin before to"
+    buckets = []
+    open_still = False
+    for name in names:
+        clocks = [summaries[one].clocks for one in (name, *_imports(job, name))]
+        done = _passed(clocks, last_start_us)
+        open_still = open_still or done is None
+        buckets += [
+            row.bucket
+            for row in rows[name]
+            if _alive(row, least_end_us, last_start_us) and (done is None or row.bucket <= done)
+        ]
+    unsettled = "the current time has not passed the range at the end of the log" if open_still else None
+    return _Found(tuple(buckets), unsettled, f"{rule}, until the current time is past it")
+
+
+def _alive(row: SummaryRow, least_end_us: int, last_start_us: int) -> bool:
+    """Whether a lifetime of these may begin at or before the one and end at or after the other."""
+    assert row.first_us is not None
+    assert row.last_us is not None
+    end_us = row.last_us + 1 if row.end_us is None else row.end_us
+    return end_us >= least_end_us and row.first_us <= last_start_us
+
+
+def _passed(clocks: Iterable[Mapping[int, Clock]], start_us: int) -> int | None:
+    """The bucket in which a CTI beyond ``start_us`` was issued first; None if none was."""
+    found = [
+        bucket
+        for one in clocks
+        for bucket, clock in one.items()
+        if clock.cti_us is not None and clock.cti_us > start_us
+    ]
+    return min(found, default=None)
+
+
+def _imports(job: Job, name: str) -> list[str]:
+    """The inputs whose CTIs reach ``name``, directly or through another."""
+    found: list[str] = []
+    ordering = job.ordering(name)
+    while isinstance(ordering, StreamInsightOrdering):
+        source = ordering.import_from
+        if source is None or source == name or source in found:
+            break
+        found.append(source)
+        ordering = job.ordering(source)
+    return found
+
+
+# -- stream_analytics -------------------------------------------------------------------------------------------------
+
+
+def _stream_analytics(job: Job, output: OutputRange, summaries: Mapping[str, Summary]) -> _Found:
+    from_us, to_us = _open(output)
+    back_us = readrange.look_back(job.query.window)
+    assert back_us is not None
+    join = job.query.join
+    least_us = from_us - back_us - readrange.join_look_back(join)
+    last_us = to_us - 1 + readrange.join_look_ahead(join)
+    names = (join.left, join.right) if join else job.query.sources
+    buckets: list[int] = []
+    unsettled = None
+    for name in names:
+        held, why = _counting(job.input(name), readrange.policy(job, name), summaries[name], least_us, last_us)
+        buckets += held
+        unsettled = unsettled or why
+    if job.end_of_log == "hold":
+        unsettled = unsettled or "end_of_log: hold asks how far every timeline has come when the log ends"
+    return _Found(tuple(buckets), unsettled, "[from - K, to)")
+
+
+def _counting(
+    part: Input, policy: StreamAnalyticsOrdering, summary: Summary, least_us: int, last_us: int
+) -> tuple[list[int], str | None]:
+    """The buckets in which an event may count at ``least_us`` .. ``last_us``, and why more may come."""
+    order_us = policy.out_of_order_us if part.timestamp_by is not None else 0
+    moves = policy.action == "adjust" and part.timestamp_by is not None
+    latest: dict[tuple[int | None, str], int] = {}
+    declared = None if part.over or part.partitions is None else frozenset(range(part.partitions))
+    held = []
+
+    def passed() -> bool:
+        """Whether every timeline there can be has a watermark beyond the last instant."""
+        if declared is None:
+            return False
+        reached = {partition for (partition, _), time_us in latest.items() if time_us - order_us > last_us}
+        return reached >= declared
+
+    for bucket, rows in _by_bucket(summary.rows):
+        done = passed()
+        if policy.late_arrival_us is not None:
+            done = done or bucket * summary.bucket_us - policy.late_arrival_us > last_us
+        bounds = (order_us, moves, least_us, last_us)
+        if not done and any(_may_count(row, latest.get((row.partition, row.timeline)), *bounds) for row in rows):
+            held.append(bucket)
+        for row in rows:
+            if row.last_us is not None:
+                who = (row.partition, row.timeline)
+                latest[who] = max(row.last_us, latest.get(who, row.last_us))
+    if policy.late_arrival_us is not None or passed():
+        return held, None
+    return held, "with an unbounded late tolerance any arrival may still count in the range"
+
+
+def _may_count(row: SummaryRow, latest_us: int | None, order_us: int, moves: bool, least_us: int, last_us: int) -> bool:
+    """Whether an event of these may count at ``least_us`` .. ``last_us``: at its own time, or moved to a watermark
+    (``moves``) that it met, be it one of the bucket's own or that of ``latest_us``, the greatest time before."""
+    if row.first_us is None or row.last_us is None:
+        return False
+    if row.last_us >= least_us and row.first_us <= last_us + (order_us if moves else 0):
+        return True
+    if not moves or latest_us is None:
+        return False
+    return least_us <= latest_us - order_us <= last_us and row.first_us < latest_us - order_us
