@@ -21,7 +21,7 @@ from pipelines import __version__
 from pipelines.core.model import REASONS, Job, OutputRange
 from pipelines.core.plan import Plan
 from pipelines.core.time import format_instant, from_datetime, to_datetime
-from pipelines.lakehouse import runs
+from pipelines.lakehouse import runs, summaries
 from pipelines.lakehouse.layout import WINDOWS, dead_letters_table, result_tables, verdicts_table, windows_table
 from pipelines.lakehouse.planning import AsOf, make_plan
 from pipelines.lakehouse.root import Lakehouse
@@ -191,6 +191,9 @@ class _Run:
         spark = spark or session()
         self.engine["java"] = _java_version(spark)
         self.tell("reading the logs")
+        for one in self.plan.summaries:
+            if one.unsaved is not None:
+                summaries.keep(self.house, one.input, one.unsaved)
         frames = self.decide(spark)
         kept = {name: self._kept(name, frame) for name, frame in frames.items()}
         layouts = dict(result_tables(self.job))
@@ -218,7 +221,7 @@ class _Run:
             table.input: read_arrivals(spark, self.house, table, self.job.input(table.input), self.plan.read)
             for table in self.plan.reads
         }
-        result = engine.run(self.job, arrivals, self.plan.output)
+        result = engine.run(self.job, arrivals, self.plan.output, self.plan.carry)
         frames = {verdicts_table(self.job): result.verdicts}
         if result.dead_letters is not None:
             frames[dead_letters_table(self.job)] = result.dead_letters

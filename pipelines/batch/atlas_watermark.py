@@ -20,6 +20,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from pipelines.batch.columns import ARRIVAL_US, EVENT_US, PARTITION, PUNCTUATION_US, SEQUENCE, WATERMARK_US
+from pipelines.core.carry import Carry, Seen
 from pipelines.core.model import Input
 
 CLOSED_US = "__closed_us"
@@ -27,38 +28,63 @@ CLOSED_US = "__closed_us"
 _ORDER = (ARRIVAL_US, PARTITION, SEQUENCE)
 
 
-def partitions_of(log: DataFrame, source: Input) -> tuple[int, ...]:
-    """The partitions whose minimum is the watermark: ``0 .. n-1`` if the input says so, else all that ``log`` names.
+def partitions_of(log: DataFrame, source: Input, carry: Carry | None) -> tuple[int, ...]:
+    """The partitions whose minimum is the watermark: ``0 .. n-1`` if the input says so, else all that the log names.
 
-    The latter reads one column of the log at once; everything else here is lazy.
+    Without a carry, which knows them, the latter reads one column of ``log`` at once; everything else here is lazy.
     """
     if source.partitions is not None:
         return tuple(range(source.partitions))
+    if carry is not None:
+        return tuple(sorted(carry.partitions))
     rows = log.select(PARTITION).where(F.col(PARTITION).isNotNull()).distinct().collect()
     return tuple(sorted(row[0] for row in rows))
 
 
-def with_watermark(log: DataFrame, partitions: Sequence[int], lateness_us: int) -> DataFrame:
+def with_watermark(log: DataFrame, partitions: Sequence[int], lateness_us: int, seen: Sequence[Seen] = ()) -> DataFrame:
     """``log`` (events and punctuations) with WATERMARK_US and CLOSED_US as they stood before each row.
 
-    Cost: one sort of the log by arrival order in one task, and two running maxima a partition.
+    ``seen``: what the partitions had seen before the first row. Cost: one sort of the log by arrival order in one
+    task, and two running maxima a partition.
     """
     before = Window.partitionBy().orderBy(*_ORDER).rowsBetween(Window.unboundedPreceding, -1)
+
+    def bound(value: Column, partition: int, recalled_us: int | None) -> Column:
+        # greatest passes over nulls
+        return F.greatest(F.max(F.when(_of(partition), value)).over(before), F.lit(recalled_us).cast("bigint"))
+
     return log.withColumns(
         {
-            WATERMARK_US: _least([F.max(F.when(_of(p), _watermark())).over(before) for p in partitions]),
-            CLOSED_US: _least([F.max(F.when(_of(p), _closing(lateness_us))).over(before) for p in partitions]),
+            WATERMARK_US: _least([bound(_watermark(), p, _recalled(seen, p, 0)) for p in partitions]),
+            CLOSED_US: _least([bound(_closing(lateness_us), p, _recalled(seen, p, lateness_us)) for p in partitions]),
         }
     )
 
 
-def closed_at_end(log: DataFrame, partitions: Sequence[int], lateness_us: int) -> DataFrame:
-    """One row, one column CLOSED_US: what is closed after the last row of the log."""
+def closed_at_end(
+    log: DataFrame, partitions: Sequence[int], lateness_us: int, seen: Sequence[Seen] | None
+) -> DataFrame:
+    """One row, one column CLOSED_US: what is closed after the last row of the log.
+
+    ``seen``: what the partitions have seen by then; None: ``log`` is the whole of it and says so.
+    """
+    if seen is not None:
+        recalled = [_recalled(seen, partition, lateness_us) for partition in partitions]
+        known = [bound for bound in recalled if bound is not None]
+        closed_us = min(known) if known and len(known) == len(partitions) else None
+        return log.sparkSession.range(1).select(F.lit(closed_us).cast("bigint").alias(CLOSED_US))
     bounds = {f"__bound_{p}": F.max(F.when(_of(p), _closing(lateness_us))) for p in partitions}
     if not bounds:
         return log.agg(F.max(F.lit(None).cast("bigint")).alias(CLOSED_US))
     heard = log.agg(*(bound.alias(name) for name, bound in bounds.items()))
     return heard.select(_least([F.col(name) for name in bounds]).alias(CLOSED_US))
+
+
+def _recalled(seen: Sequence[Seen], partition: int, lateness_us: int) -> int | None:
+    """The bound of one partition after what it has seen, punctuations that speak for all included."""
+    mine = [one for one in seen if one.partition in (None, partition)]
+    times = [one.time_us - lateness_us for one in mine if one.time_us is not None]
+    return max(times + [one.punctuation_us for one in mine if one.punctuation_us is not None], default=None)
 
 
 def _of(partition: int) -> Column:

@@ -28,15 +28,16 @@ from pipelines.batch.columns import (
 )
 from pipelines.batch.decided import Decided
 from pipelines.batch.normalise import normalise
+from pipelines.core.carry import Carries
 from pipelines.core.errors import UsageError
 from pipelines.core.model import EVERYTHING, Job, OutputRange, output_name
 
-_DECIDE: dict[str, Callable[[Job, Mapping[str, DataFrame]], Decided]] = {
+_DECIDE: dict[str, Callable[..., Decided]] = {
     "stream_analytics": ordering_stream_analytics.decide,
     "atlas": ordering_atlas.decide,
     "stream_insight": ordering_stream_insight.decide,
 }
-"""What each profile decides over normalised DataFrames by input name."""
+"""What each profile decides over normalised DataFrames by input name, and over what was carried in."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +55,16 @@ class Result:
     dead_letters: DataFrame | None
 
 
-def run(job: Job, arrivals: Mapping[str, DataFrame], output: OutputRange = EVERYTHING) -> Result:
+def run(
+    job: Job, arrivals: Mapping[str, DataFrame], output: OutputRange = EVERYTHING, carry: Carries | None = None
+) -> Result:
     """Verdicts and windows of ``job`` over ``arrivals``, one DataFrame of table ``arrivals/<input>`` per input.
 
     Half-open ``output`` acts on ``window_end`` and on the arrival time of verdicts and dead letters; the caller sees
-    to it that ``arrivals`` holds what makes that range exact. Raises :class:`UsageError` if an input is missing.
+    to it that ``arrivals``, together with ``carry`` if there is one, hold what makes that range exact. Raises
+    :class:`UsageError` if an input is missing.
     """
-    decided = decide(job, _normalised(job, arrivals))
+    decided = decide(job, _normalised(job, arrivals), carry)
     members = decided.members.filter(_within(WINDOW_END_US, output))
     return Result(
         verdicts=_verdict_table(decided.verdicts.filter(_within(ARRIVAL_US, output))),
@@ -69,9 +73,10 @@ def run(job: Job, arrivals: Mapping[str, DataFrame], output: OutputRange = EVERY
     )
 
 
-def decide(job: Job, inputs: Mapping[str, DataFrame]) -> Decided:
-    """What the job's profile decides over normalised inputs."""
-    return _DECIDE[job.profile](job, inputs)
+def decide(job: Job, inputs: Mapping[str, DataFrame], carry: Carries | None = None) -> Decided:
+    """What the job's profile decides over normalised inputs, and over what was carried into them."""
+    profile = _DECIDE[job.profile]
+    return profile(job, inputs) if carry is None else profile(job, inputs, carry=carry)
 
 
 def _normalised(job: Job, arrivals: Mapping[str, DataFrame]) -> dict[str, DataFrame]:

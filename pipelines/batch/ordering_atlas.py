@@ -35,6 +35,7 @@ from pipelines.batch.columns import (
 )
 from pipelines.batch.decided import Decided
 from pipelines.batch.normalise import condition
+from pipelines.core.carry import Carries, Carry
 from pipelines.core.model import AtlasOrdering, Grid, Input, Job, Session
 
 LATE_REASON = "Input document arrived late."
@@ -46,25 +47,27 @@ _KEPT_US = "__kept_us"
 _COUNTS_AT_US = "__counts_at_us"
 
 
-def decide(job: Job, inputs: Mapping[str, DataFrame]) -> Decided:
+def decide(job: Job, inputs: Mapping[str, DataFrame], carry: Carries | None = None) -> Decided:
     """Verdicts, members and dead letters of an atlas job over its one normalised input (see :class:`Decided`)."""
     source = job.input(job.query.sources[0])
     ordering = job.ordering(source.name)
     assert isinstance(ordering, AtlasOrdering), "a job of profile atlas has an atlas ordering"
     log = inputs[source.name]
-    partitions = partitions_of(log, source)
+    carried = None if carry is None else carry[source.name]
+    partitions = partitions_of(log, source, carried)
     by_arrival = ordering.boundary == "processing_time"
 
-    marked = with_watermark(log, partitions, ordering.allowed_lateness_us)
+    marked = with_watermark(log, partitions, ordering.allowed_lateness_us, () if carried is None else carried.before)
     events = marked.filter(~F.col(IS_PUNCTUATION)).withColumn(
         _COUNTS_AT_US, F.col(ARRIVAL_US if by_arrival else EVENT_US)
     )
     if by_arrival:
         # the clock closes windows, and it never runs ahead of an arrival
         events = events.withColumn(CLOSED_US, F.lit(None).cast("bigint"))
-        at_end = log.agg(F.max(ARRIVAL_US).alias(CLOSED_US))
+        at_end = log.agg(F.max(ARRIVAL_US).alias(CLOSED_US)) if carried is None else _last_arrival(log, carried)
     else:
-        at_end = closed_at_end(log, partitions, ordering.allowed_lateness_us)
+        seen = None if carried is None else carried.at_end
+        at_end = closed_at_end(log, partitions, ordering.allowed_lateness_us, seen)
 
     window = job.query.window
     if isinstance(window, Session):
@@ -78,6 +81,10 @@ def decide(job: Job, inputs: Mapping[str, DataFrame]) -> Decided:
         members=_members(decided, at_end, job, source),
         dead_letters=_dead_letters(decided, source),
     )
+
+
+def _last_arrival(log: DataFrame, carried: Carry) -> DataFrame:
+    return log.sparkSession.range(1).select(F.lit(carried.last_arrival_us).cast("bigint").alias(CLOSED_US))
 
 
 def _placed_on_grid(events: DataFrame, grid: Grid) -> DataFrame:

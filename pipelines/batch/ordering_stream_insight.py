@@ -32,28 +32,34 @@ from pipelines.batch.normalise import condition, quoted
 from pipelines.batch.stream_insight_cti import CURRENT_US, last_ctis, policy, with_candidates, with_current_time
 from pipelines.batch.stream_insight_edges import LATE, OPEN_BEFORE, PAIR_END_US, PAIR_START_US, match_edges
 from pipelines.batch.stream_insight_items import END, END_US, INTERVAL, KIND, START, SYNC_US, read_items
+from pipelines.core.carry import Carries, Clock
 from pipelines.core.model import Action, Grid, Input, Job
 
 _MEMBER_COLUMNS = (*WINDOW, SYSTEM_US, *ARRIVAL_ORDER)
 
 
-def decide(job: Job, inputs: Mapping[str, DataFrame]) -> Decided:
+def decide(job: Job, inputs: Mapping[str, DataFrame], carry: Carries | None = None) -> Decided:
     """Verdicts of every input of ``job`` and the members of its windows; ``inputs`` as ``normalise`` gives them.
 
     Inputs that the query does not read (they only lend their CTIs) have verdicts too. Nothing is dead-lettered.
     """
+    names = [source.name for source in job.inputs]
+    clocks = {name: Clock() if carry is None else carry[name].clock for name in names}
+    at_end = None if carry is None else {name: carry[name].clock_at_end for name in names}
     candidates = {
-        source.name: with_candidates(read_items(inputs[source.name], source), policy(job, source.name))
+        source.name: with_candidates(
+            read_items(inputs[source.name], source), policy(job, source.name), clocks[source.name]
+        )
         for source in job.inputs
     }
-    judged = {source.name: _judge(job, source, candidates) for source in job.inputs}
+    judged = {source.name: _judge(job, source, candidates, clocks) for source in job.inputs}
     verdicts = [judged[source.name].select(*VERDICT_COLUMNS) for source in job.inputs]
-    return Decided(reduce(DataFrame.union, verdicts), _members(job, judged, candidates), None)
+    return Decided(reduce(DataFrame.union, verdicts), _members(job, judged, candidates, at_end), None)
 
 
-def _judge(job: Job, source: Input, candidates: Mapping[str, DataFrame]) -> DataFrame:
+def _judge(job: Job, source: Input, candidates: Mapping[str, DataFrame], clocks: Mapping[str, Clock]) -> DataFrame:
     """The events of one input with VERDICT .. MISSED_US and KIND."""
-    items = with_current_time(job, source.name, candidates).filter(~F.col(IS_PUNCTUATION))
+    items = with_current_time(job, source.name, candidates, clocks).filter(~F.col(IS_PUNCTUATION))
     late = F.coalesce(F.col(SYNC_US) < F.col(CURRENT_US), F.lit(False))
     items = items.withColumn(LATE, late)
     items = items.withColumn(SYSTEM_US, _moved_us(policy(job, source.name).action))
@@ -115,7 +121,12 @@ def _texts(*reasons: str) -> Column:
     return F.array(*(F.lit(reason) for reason in reasons)).cast("array<string>")
 
 
-def _members(job: Job, judged: Mapping[str, DataFrame], candidates: Mapping[str, DataFrame]) -> DataFrame:
+def _members(
+    job: Job,
+    judged: Mapping[str, DataFrame],
+    candidates: Mapping[str, DataFrame],
+    at_end: Mapping[str, Clock] | None,
+) -> DataFrame:
     query = job.query
     payload = [F.col(quoted(column.name)) for column in job.input(query.sources[0]).columns]
     counting = []
@@ -126,7 +137,7 @@ def _members(job: Job, judged: Mapping[str, DataFrame], candidates: Mapping[str,
             counts = counts & condition(frame, query.where, "query.where")
         counting.append(frame.filter(counts).select(SYSTEM_US, LIFETIME_END_US, *ARRIVAL_ORDER, *payload))
     lifetimes = reduce(DataFrame.union, counting)
-    limit = _limit(job, lifetimes, last_ctis(job, list(query.sources), candidates))
+    limit = _limit(job, lifetimes, last_ctis(job, list(query.sources), candidates, at_end))
     members = lifetime_members(lifetimes, query.window, query.group_by, hold=job.end_of_log == "hold", limit=limit)
     return members.select(*_MEMBER_COLUMNS, *payload)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from pipelines.core.model import Job
-    from pipelines.core.plan import Plan
+    from pipelines.core.plan import Plan, SummaryUse
 
 JOB = Annotated[str, typer.Argument(metavar="JOB", help="Job file, or the name of a job.")]
 FROM = Annotated[str | None, typer.Option("--from", metavar="T", help="First window end; left out: the beginning.")]
@@ -66,6 +66,7 @@ def tell_plan(out: Console, plan: Plan) -> None:
         f"    by the rule {plan.read.rule}",
         *(f"    {reason}" for reason in plan.read.reasons),
     ]
+    lines += [f"    {_carry(one)}" for one in plan.summaries]
     for read in plan.reads:
         rows = "rows not known" if read.rows is None else f"at most {read.rows} of {read.rows_total} rows"
         end = "empty" if read.end_of_log_us is None else f"ends at {format_instant(read.end_of_log_us)}"
@@ -81,6 +82,16 @@ def tell_plan(out: Console, plan: Plan) -> None:
     lines += [f"  note: {note}" for note in plan.notes]
     for line in lines:
         out.print(line, markup=False)
+
+
+def _carry(one: SummaryUse) -> str:
+    """Where a carry comes from, and what that costs."""
+    if not one.days_made:
+        return f"carry of {one.input} from {one.table}: all {one.days} days of arrivals are kept there"
+    return (
+        f"carry of {one.input} from {one.table}: {one.days_made} of {one.days} days of arrivals are not kept there,"
+        f" one pass over columns of {one.rows} rows in {one.files} files, {_size(one.size_bytes)}; a replay keeps them"
+    )
 
 
 def _span(from_us: int | None, to_us: int | None, end: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from pipelines.core import readrange
 from pipelines.core.carry import Carries, Clock, Summary, SummaryRow, carry_of, greater, setting_of
@@ -49,7 +50,7 @@ class Reads:
     unsettled: str | None = None
 
 
-class History(readrange.History):
+class History(readrange.History, Protocol):
     """A log that can be summed up, too."""
 
     def summary(self, input_name: str) -> Summary | None:
@@ -67,7 +68,7 @@ def reads_of(job: Job, output: OutputRange, history: History) -> Reads:
         return Reads(readrange.narrowed(job, output, history), formula.to_us)
     summaries = {part.name: history.summary(part.name) for part in job.inputs}
     known = {name: summary for name, summary in summaries.items() if summary is not None}
-    assert len(known) == len(summaries), "a job that a carry helps has a setting for each of its inputs"
+    assert len(known) == len(summaries), "whole_log_because looks at the setting of each input"
     return with_carry(job, output, known)
 
 

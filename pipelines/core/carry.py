@@ -155,8 +155,10 @@ _KEY_TYPES = frozenset({"string", "boolean", "tinyint", "smallint", "int", "inte
 def setting_of(job: Job, name: str) -> Setting | None:
     """What the summary of that input depends on; None where its times are expressions, which Spark alone can read."""
     part, ordering = job.input(name), job.ordering(name)
-    if any(_type(part, key) not in _KEY_TYPES for key in part.over):
+    keys = [part.column(key) for key in part.over]
+    if any(key is None or key.type not in _KEY_TYPES for key in keys):
         return None
+    over = tuple(key.name for key in keys if key is not None)
     columns = [None if text is None else part.column(text) for text in (part.timestamp_by, part.end_by)]
     for text, column in zip((part.timestamp_by, part.end_by), columns, strict=True):
         if text is not None and (column is None or column.type != "timestamp"):
@@ -167,8 +169,8 @@ def setting_of(job: Job, name: str) -> Setting | None:
             return Setting(time)
         case StreamAnalyticsOrdering():
             if time is None:
-                return Setting(time, over=part.over)
-            return Setting(time, over=part.over, early_us=ordering.early_arrival_us, late_us=ordering.late_arrival_us)
+                return Setting(time, over=over)
+            return Setting(time, over=over, early_us=ordering.early_arrival_us, late_us=ordering.late_arrival_us)
         case StreamInsightOrdering():
             end = end if part.shape == "interval" else None
             by = (ordering.every_events, ordering.every_us, ordering.delay_us)

@@ -6,8 +6,9 @@ executed by :func:`pipelines.replay.execute`; nobody computes any of it a second
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from pipelines.core.carry import Carries
 from pipelines.core.model import OutputRange
 from pipelines.core.readrange import ReadRange
 from pipelines.core.time import format_instant
@@ -71,8 +72,41 @@ class WrittenTable:
 
 
 @dataclass(frozen=True, slots=True)
+class SummaryUse:
+    """Where the carry of one input comes from: the summary of its log, ``days`` days of arrivals in ``table``.
+
+    ``days_made`` of them were not kept there (or of other files): a pass over a few columns of ``files`` made them.
+    ``unsaved`` is what running the plan keeps, in the lakehouse's own form; None: nothing new.
+    """
+
+    input: str
+    table: str
+    days: int
+    days_made: int
+    files: int
+    size_bytes: int
+    rows: int
+    unsaved: object = field(default=None, repr=False, compare=False)
+
+    def as_dict(self) -> dict[str, object]:
+        """JSON-ready data."""
+        return {
+            "input": self.input,
+            "table": self.table,
+            "days": self.days,
+            "days_made": self.days_made,
+            "files": self.files,
+            "bytes": self.size_bytes,
+            "rows": self.rows,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """One replay, decided. ``settled`` False: ``unsettled`` says which arrivals, still to come, would change it."""
+    """One replay, decided. ``settled`` False: ``unsettled`` says which arrivals, still to come, would change it.
+
+    ``carry``: what earlier and later arrivals mean for those that are read, from ``summaries``; None: nothing.
+    """
 
     job: str
     job_fingerprint: str
@@ -83,6 +117,8 @@ class Plan:
     settled: bool
     unsettled: str | None = None
     notes: tuple[str, ...] = ()
+    carry: Carries | None = field(default=None, repr=False)
+    summaries: tuple[SummaryUse, ...] = ()
 
     @property
     def end_of_log_us(self) -> int | None:
@@ -106,6 +142,7 @@ class Plan:
             "read_to": instant_or_none(self.read.to_us),
             "read_rule": self.read.rule,
             "read_reasons": list(self.read.reasons),
+            "carry": [summary.as_dict() for summary in self.summaries],
             "reads": [read.as_dict() for read in self.reads],
             "writes": [written.as_dict() for written in self.writes],
             "end_of_log": instant_or_none(self.end_of_log_us),

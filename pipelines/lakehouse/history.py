@@ -1,7 +1,9 @@
-"""What the arrival logs say of their own past, from one or two columns of them. No Spark.
+"""What the arrival logs say of their own past, from a few columns of them. No Spark.
 
-Cost: :meth:`LogHistory.first_arrival_above` reads two columns of the files whose statistics do not rule them out;
-:meth:`LogHistory.pause` reads arrival times day by day, backwards, until it has found the pause.
+Cost: :meth:`LogHistory.summary` reads what is kept and passes over the days that are not (see
+:mod:`pipelines.lakehouse.summaries`); :meth:`LogHistory.first_arrival_above` reads two columns of the files whose
+statistics do not rule them out; :meth:`LogHistory.pause` reads arrival times day by day, backwards, until it has found
+the pause.
 """
 
 from __future__ import annotations
@@ -14,22 +16,40 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from pipelines.core.model import Input
+from pipelines.core.carry import Summary, setting_of
+from pipelines.core.model import Job
 from pipelines.core.time import to_datetime
+from pipelines.lakehouse.root import Lakehouse
+from pipelines.lakehouse.summaries import Summed, summed
 
 Instants = npt.NDArray[np.int64]
 
 
 class LogHistory:
-    """Answers :class:`pipelines.core.readrange.History` from Delta tables opened at the version that is read."""
+    """Answers :class:`pipelines.core.carried.History` from Delta tables opened at the version that is read.
 
-    def __init__(self, inputs: Sequence[Input], tables: Mapping[str, DeltaTable]) -> None:
-        self._inputs = {part.name: part for part in inputs}
+    ``summed`` holds the summaries that were asked for, by input.
+    """
+
+    def __init__(self, job: Job, tables: Mapping[str, DeltaTable], house: Lakehouse) -> None:
+        self._job = job
         self._tables = tables
+        self._house = house
+        self.summed: dict[str, Summed] = {}
+
+    def summary(self, input_name: str) -> Summary | None:
+        """See :class:`pipelines.core.carried.History`."""
+        setting = setting_of(self._job, input_name)
+        if setting is None:
+            return None
+        found = self.summed.get(input_name)
+        if found is None:
+            found = self.summed[input_name] = summed(self._house, input_name, setting, self._tables[input_name])
+        return found.summary
 
     def first_arrival_above(self, input_name: str, event_time_us: int) -> int | None:
         """Exact for a TIMESTAMP column; for an expression, which needs Spark to read, the log's first arrival."""
-        part = self._inputs[input_name]
+        part = self._job.input(input_name)
         column = None if part.timestamp_by is None else part.column(part.timestamp_by)
         condition = pc.field("kind") == "event"
         if part.timestamp_by is None:

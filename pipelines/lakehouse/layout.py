@@ -54,6 +54,11 @@ def arrivals_table(input_name: str) -> str:
     return f"arrivals/{input_name}"
 
 
+def summaries_table(input_name: str) -> str:
+    """``summaries/<input>``"""
+    return f"summaries/{input_name}"
+
+
 def quarantine_table(input_name: str) -> str:
     """``quarantine/<input>``"""
     return f"quarantine/{input_name}"

@@ -10,17 +10,19 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from pipelines.core.carried import reads_of
 from pipelines.core.errors import UsageError, did_you_mean
 from pipelines.core.model import EVERYTHING, Input, Job, OutputRange
-from pipelines.core.plan import Plan, ReadTable, WrittenTable, is_settled
-from pipelines.core.readrange import ReadRange, narrowed
+from pipelines.core.plan import Plan, ReadTable, SummaryUse, WrittenTable, is_settled
+from pipelines.core.readrange import ReadRange
 from pipelines.core.time import DAY, MAX_INSTANT_US, MIN_INSTANT_US
 from pipelines.lakehouse.history import LogHistory
-from pipelines.lakehouse.layout import Layout, arrivals_table, result_tables
+from pipelines.lakehouse.layout import Layout, arrivals_table, result_tables, summaries_table
 from pipelines.lakehouse.log import end_of_log, log_files
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import last_succeeded
 from pipelines.lakehouse.schema import alike, arrivals_schema
+from pipelines.lakehouse.summaries import Summed
 
 AsOf = int | Mapping[str, int] | None
 """A version of every arrival log, or versions by input; None: the newest."""
@@ -35,9 +37,14 @@ def make_plan(job: Job, output: OutputRange, lakehouse: str | Path | Lakehouse, 
     tables = {
         part.name: _open(house, part, version) for part, version in zip(job.inputs, _versions(job, as_of), strict=True)
     }
-    read = _representable(narrowed(job, output, LogHistory(job.inputs, tables)))
+    history = LogHistory(job, tables, house)
+    found = reads_of(job, output, history)
+    read = _representable(found.range)
     reads = tuple(_read_table(tables[part.name], part, read) for part in job.inputs)
-    settled, unsettled = is_settled(read, tuple(table.end_of_log_us for table in reads))
+    final = replace(read, to_us=found.final_us)
+    settled, unsettled = is_settled(_representable(final), tuple(table.end_of_log_us for table in reads))
+    if settled and found.unsettled is not None:
+        settled, unsettled = False, found.unsettled
     writes = tuple(_written_table(house, name, layout, output) for name, layout in result_tables(job))
     return Plan(
         job=job.name,
@@ -49,6 +56,22 @@ def make_plan(job: Job, output: OutputRange, lakehouse: str | Path | Lakehouse, 
         settled=settled,
         unsettled=unsettled,
         notes=_notes(house, job, output),
+        carry=found.carry,
+        summaries=tuple(_summary_use(one, keep=as_of is None) for one in history.summed.values()),
+    )
+
+
+def _summary_use(one: Summed, keep: bool) -> SummaryUse:
+    """``keep``: the log was read at its newest version, of which later plans ask again."""
+    return SummaryUse(
+        input=one.input,
+        table=summaries_table(one.input),
+        days=one.days,
+        days_made=one.days_made,
+        files=one.files,
+        size_bytes=one.size_bytes,
+        rows=one.rows,
+        unsaved=one.unsaved if keep else None,
     )
 
 

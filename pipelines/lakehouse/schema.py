@@ -57,6 +57,27 @@ QUARANTINE = pa.schema(
     ]
 )
 
+SUMMARIES = pa.schema(
+    [
+        ("setting", pa.string()),
+        ("arrival_date", pa.date32()),
+        ("files", pa.string()),
+        ("input_partition", pa.int32()),
+        ("timeline", pa.string()),
+        ("rows", pa.int64()),
+        ("first_us", pa.int64()),
+        ("last_us", pa.int64()),
+        ("end_us", pa.int64()),
+        ("punctuation_us", pa.int64()),
+        ("last_arrival_us", pa.int64()),
+        ("received", pa.int64()),
+        ("baseline_us", pa.int64()),
+        ("cti_us", pa.int64()),
+    ]
+)
+"""One row a day of arrivals, timeline and UTC day of event time: a :class:`pipelines.core.carry.SummaryRow`; or, where
+``received`` is set, a :class:`pipelines.core.carry.Clock` after that day."""
+
 RUNS = pa.schema(
     [
         ("run_id", pa.string()),

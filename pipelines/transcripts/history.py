@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from pipelines.core.carry import Clock, Setting, Summary, SummaryRow, setting_of, timeline_text
+from pipelines.core.events import place_of
 from pipelines.core.model import Arrival, Job
 from pipelines.core.time import DAY
 
 
 class ListedHistory:
-    """Answers :class:`pipelines.core.carried.History` from arrivals in a list, in arrival order."""
+    """Answers :class:`pipelines.core.carried.History` from arrivals in a list."""
 
     def __init__(self, job: Job, arrivals: Sequence[Arrival], bucket_us: int = DAY) -> None:
         self._job = job
@@ -46,7 +47,7 @@ class ListedHistory:
         if setting is None:
             return None
         rows, clocks, counting = [], {}, _Counting(setting)
-        for one in self._arrivals:
+        for one in sorted(self._arrivals, key=place_of):
             if one.input == input_name:
                 bucket = one.arrival_time_us // self._bucket_us
                 rows.append(_row(setting, bucket, one))

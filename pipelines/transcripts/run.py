@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pipelines.core import reference
+from pipelines.core.carried import reads_of
+from pipelines.core.carry import Carries
 from pipelines.core.errors import TailraceError
 from pipelines.core.model import Arrival, Fate, Input, Job, OutputRange, WindowRow
-from pipelines.core.readrange import narrowed
 from pipelines.core.time import to_datetime
 from pipelines.job.expressions import instant_sql
 from pipelines.transcripts.history import ListedHistory
@@ -136,20 +137,22 @@ def run_spark(case: Case, session: SparkSession | None = None) -> Outcome:
     """What the batch engine gives for ``case`` from no more than the arrivals inside the plan's read range."""
     assert case.job is not None
     spark = session or _session()
-    reads = narrowed(case.job, case.output, ListedHistory(case.job, case.arrivals))
-    log = [arrival for arrival in case.arrivals if arrival.arrival_time_us in reads]
+    reads = reads_of(case.job, case.output, ListedHistory(case.job, case.arrivals))
+    log = [arrival for arrival in case.arrivals if arrival.arrival_time_us in reads.range]
     try:
-        return run_batch(case.job, arrival_frames(spark, case.job, log), case.output)
+        return run_batch(case.job, arrival_frames(spark, case.job, log), case.output, reads.carry)
     except TailraceError as error:
         return Outcome(error=error)
 
 
-def run_batch(job: Job, arrivals: Mapping[str, DataFrame], output: OutputRange) -> Outcome:
+def run_batch(
+    job: Job, arrivals: Mapping[str, DataFrame], output: OutputRange, carry: Carries | None = None
+) -> Outcome:
     """What the batch engine gives for ``arrivals``, collected; errors pass through."""
     from pipelines.batch import engine
     from pipelines.batch.local_rows import local_rows
 
-    result = engine.run(job, arrivals, output)
+    result = engine.run(job, arrivals, output, carry)
     verdicts = [_spark_fate(row) for row in local_rows(result.verdicts)]
     windows = [{key: row[key] for key in row if key != "output_date"} for row in local_rows(result.windows)]
     return Outcome(tuple(verdicts), tuple(windows))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
+from collections.abc import Sequence
 from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -18,9 +19,11 @@ from hypothesis import strategies as st
 from property_logs import ROUNDED, Example, example, without
 
 from pipelines.batch.row_expressions import SparkExpressions
+from pipelines.core.carried import Reads, reads_of
+from pipelines.core.carry import Carries
 from pipelines.core.model import Arrival, Grid, OutputRange
-from pipelines.core.readrange import narrowed
 from pipelines.core.reference import run
+from pipelines.core.time import MINUTE, SECOND
 from pipelines.job.expressions import instant_sql
 from pipelines.transcripts.history import ListedHistory
 from pipelines.transcripts.judge import Outcome
@@ -69,7 +72,19 @@ def difference(one: Outcome, other: Outcome) -> str:
     return "\n".join(lines)
 
 
-def reference(one: Example, log: tuple[Arrival, ...] | None = None, output: OutputRange | None = None) -> Outcome:
+def reading(one: Example, output: OutputRange | None = None) -> tuple[Reads, list[Arrival]]:
+    """What a plan reads of the example, summed up in buckets of a size of its own."""
+    bucket_us = Random(one.seed).choice([1, SECOND, 7 * SECOND, MINUTE])
+    reads = reads_of(one.job, output or one.output, ListedHistory(one.job, one.log, bucket_us))
+    return reads, [row for row in one.log if row.arrival_time_us in reads.range]
+
+
+def reference(
+    one: Example,
+    log: Sequence[Arrival] | None = None,
+    output: OutputRange | None = None,
+    carry: Carries | None = None,
+) -> Outcome:
     return reference_outcome(
         run(
             one.job,
@@ -77,6 +92,7 @@ def reference(one: Example, log: tuple[Arrival, ...] | None = None, output: Outp
             one.output if output is None else output,
             evaluate=SparkExpressions(),
             instant_sql=instant_sql,
+            carry=carry,
         )
     )
 
@@ -84,12 +100,13 @@ def reference(one: Example, log: tuple[Arrival, ...] | None = None, output: Outp
 def batch(spark: SparkSession, one: Example, layout: int) -> Outcome:
     """The batch engine over the plan's arrivals alone, shuffled and spread over some files' worth of partitions."""
     chance = Random(layout)
-    reads = narrowed(one.job, one.output, ListedHistory(one.job, one.log))
-    log = [row for row in one.log if row.arrival_time_us in reads]
+    reads, log = reading(one)
     chance.shuffle(log)
     frames = arrival_frames(spark, one.job, log)
     parts = chance.randint(1, 4)
-    return run_batch(one.job, {name: frame.repartition(parts) for name, frame in frames.items()}, one.output)
+    return run_batch(
+        one.job, {name: frame.repartition(parts) for name, frame in frames.items()}, one.output, reads.carry
+    )
 
 
 def smallest(spark: SparkSession, one: Example, tries: int = 60) -> Example:
@@ -149,9 +166,8 @@ def test_results_are_the_same_bits_however_rows_are_laid_out(tiny_spark: SparkSe
 @given(seeds, st.sampled_from(PROFILES))
 def test_a_range_from_its_read_range_alone_is_the_cut_of_the_whole(seed: int, profile: str) -> None:
     one = example(seed, profile, plain=True)
-    reads = narrowed(one.job, one.output, ListedHistory(one.job, one.log))
-    read = tuple(row for row in one.log if row.arrival_time_us in reads)
-    found = difference(reference(one), reference(one, read))
+    reads, read = reading(one)
+    found = difference(reference(one), reference(one, read, carry=reads.carry))
     assert not found, f"whole (left), read range (right):\n{found}\n{one!r}"
 
 
@@ -171,8 +187,8 @@ def test_three_ranges_side_by_side_are_the_whole(seed: int, profile: str) -> Non
 
 
 def _alone(one: Example, output: OutputRange) -> Outcome:
-    reads = narrowed(one.job, output, ListedHistory(one.job, one.log))
-    return reference(one, tuple(row for row in one.log if row.arrival_time_us in reads), output)
+    reads, read = reading(one, output)
+    return reference(one, read, output, reads.carry)
 
 
 @in_python
