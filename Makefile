@@ -4,6 +4,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+BENCH_READY := $(VENV)/.bench-ready
 PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(shell \
 	$(name) -c 'import sys; print("$(name)") if sys.version_info >= (3, 11) else None' 2>/dev/null | grep -v None)))
 
@@ -58,14 +59,20 @@ ui: $(READY) ## Open Dagster's UI on your job files (webserver, daemon and code,
 test-dagster: $(READY) ## Run Dagster as a person does: start it, backfill days, kill a run, see it recover (minutes)
 	$(BIN)/python -m pytest -m slow tests/dagster
 
-bench: $(READY) ## Measure how fast exact is (ARGS="--size 1 --rounds 3 --only plain,window,tailrace")
-	@PYTHONPATH=tests $(BIN)/python -m bench $(ARGS)
+bench: $(BENCH_READY) ## Measure how fast exact is (SIZE=1,10 ARGS="--rounds 3 --only plain,window,tailrace")
+	@PYTHONPATH=tests $(BIN)/python -m bench $(if $(SIZE),--size $(SIZE)) $(ARGS)
 
-lock: $(READY) ## Pin what requirements.in and requirements-jdk.in ask for, with hashes
+$(BENCH_READY): $(READY) requirements-bench.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.lock
+	@touch $(BENCH_READY)
+
+lock: $(READY) ## Pin what requirements.in, requirements-jdk.in and requirements-bench.in ask for, with hashes
 	$(BIN)/uv pip compile --quiet --python-version 3.11 --universal --no-strip-extras --generate-hashes \
 		--no-emit-index-url --no-header requirements.in -o requirements.lock
 	$(BIN)/uv pip compile --quiet --python-version 3.11 --universal --no-strip-extras --generate-hashes \
 		--no-emit-index-url --no-header requirements-jdk.in -o requirements-jdk.lock
+	$(BIN)/uv pip compile --quiet --python-version 3.11 --universal --no-strip-extras --generate-hashes \
+		--no-emit-index-url --no-header -c requirements.lock requirements-bench.in -o requirements-bench.lock
 
 clean: ## Remove everything made here: environment, caches, the demo's lakehouse
 	rm -rf $(VENV) lakehouse .dagster_home .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \

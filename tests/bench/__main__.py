@@ -2,139 +2,199 @@
 
 from __future__ import annotations
 
-import shutil
-import statistics
+import json
+import sys
 import tempfile
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import typer
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from bench import on_spark
-from bench.compare import compare
-from bench.disorder import EVENTS_A_DAY, Disorder, write_log
-from bench.jobs import Question
-from bench.meters import Process, SparkMeter
-from pipelines.lakehouse.root import Lakehouse
+from bench import groups, tables
+from bench.groups import CURVES, Group, Stage
+from bench.meters import SparkMeter
+from bench.on_one_machine import ENGINES, Engine, missing
+from bench.page import write_page
+from bench.rounds import EQUAL, INEXACT, Expected, Row, Tell, judge, measure
+from bench.summary import Figures, report
+from bench.tables import Sheet
 from pipelines.runtime.session import session
 
+DOCS = Path(__file__).parents[2] / "docs"
+LOGS = ("generated", "departures")
+MILLION = 1_000_000
 
-@dataclass
-class Entry:
-    name: str
-    question: Question
-    frames: Callable[[DataFrame, Question], tuple[DataFrame, ...]]
-    seconds: list[float] = field(default_factory=list)
-    cpu: list[float] = field(default_factory=list)
-    told: str = ""
-
-
-def _one(
-    function: Callable[[DataFrame, Question], DataFrame],
-) -> Callable[[DataFrame, Question], tuple[DataFrame, ...]]:
-    return lambda log, question: (function(log, question),)
-
-
-def entries() -> list[Entry]:
-    base, over = Question(), Question(over=True)
-    return [
-        Entry("plain", base, _one(on_spark.plain)),
-        Entry("window", base, _one(on_spark.textbook)),
-        Entry("window_over", over, _one(on_spark.textbook)),
-        Entry("tailrace", base, _one(on_spark.tailrace)),
-        Entry("exceptions", base, on_spark.tailrace_with_exceptions),
-        Entry("over", over, _one(on_spark.tailrace)),
-    ]
+Making = Callable[[Stage], Group]
 
 
 def main(
-    size: Annotated[str, typer.Option(help="Millions of events, one or several: 1,10")] = "1,10",
-    rounds: Annotated[int, typer.Option(help="How often each contender runs.")] = 5,
-    only: Annotated[str, typer.Option(help="Some contenders: plain,window,tailrace")] = "",
-    cache: Annotated[Path, typer.Option(envvar="TAILRACE_BENCH")] = Path(tempfile.gettempdir()) / "tailrace-bench",
+    size: Annotated[str, typer.Option(help="Generated logs, in millions of events: 1,10")] = "1,10",
+    rounds: Annotated[int, typer.Option(min=1, help="How often each contender is timed.")] = 5,
+    only: Annotated[str, typer.Option(help="Of the contenders only these: plain,window,tailrace")] = "",
+    curves: Annotated[str, typer.Option(help=f"Cost curves: all, none, or some of {','.join(CURVES)}")] = "",
+    curve_size: Annotated[float, typer.Option(help="Millions of events in a cost curve's logs.")] = 1,
+    live_size: Annotated[float, typer.Option(help="Millions of events that the live run gets at most.")] = 0.2,
+    departures: Annotated[bool, typer.Option(help="Measure the demo's year of departures, too?")] = True,
+    docs: Annotated[
+        bool | None, typer.Option(help="Write docs/benchmarks.md? Left out: if nothing is left out.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    cache: Annotated[Path, typer.Option(envvar="TAILRACE_BENCH_CACHE", help="Where generated logs are kept.")] = Path(
+        tempfile.gettempdir(), "tailrace-bench"
+    ),
 ) -> None:
+    """Measure what exact costs: plain windowing in Spark is 1.00."""
+    wanted = [name for name in only.split(",") if name]
+    chosen = _curves(curves or ("none" if wanted else "all"))
+    sizes = [round(float(millions) * MILLION) for millions in size.split(",") if millions]
+    with_departures = not wanted if departures is None else departures
+    whole = not wanted and chosen == CURVES and with_departures
+    with ExitStack() as stack:
+        engines = _engines(wanted, stack)
+        live_events, curve_events = round(live_size * MILLION), round(curve_size * MILLION)
+        makings: list[Making] = [
+            partial(groups.generated_log, events=events, live_events=live_events, engines=engines) for events in sizes
+        ]
+        if with_departures:
+            makings.append(partial(groups.real_log, engines=engines))
+        makings += [partial(groups.curve, name, events=curve_events) for name in chosen]
+        figures = _run(makings, wanted, rounds, cache)
+    if as_json:
+        sys.stdout.write(json.dumps(figures, indent=2) + "\n")
+    else:
+        _print(figures)
+    if docs or (docs is None and whole):
+        for place in write_page(figures, DOCS):
+            Console(stderr=True).print(f"written: {place}", highlight=False)
+    raise typer.Exit(0 if _all_right(figures) else 1)
+
+
+def _run(makings: Sequence[Making], wanted: Sequence[str], rounds: int, cache: Path) -> Figures:
     spark = session("tailrace-bench")
-    for millions in size.split(","):
-        measure(spark, round(float(millions) * 1_000_000), rounds, [one for one in only.split(",") if one], cache)
-
-
-def measure(spark: SparkSession, events: int, rounds: int, only: list[str], cache: Path) -> None:
-    out = Console(width=150)
-    model = Disorder(events, days=events / EVENTS_A_DAY)
-    house = write_log(model, Question().job(), cache)
-    contenders = [one for one in entries() if not only or one.name in only]
     meter = SparkMeter(spark)
-    jvm = Process(meter.pid)
-    check(spark, house, contenders, out)
-    costs = {}
-    for _ in range(rounds):
-        for one in contenders:
-            meter.begin()
-            cpu, began = jvm.cpu_seconds() or 0.0, time.perf_counter()
-            for frame in one.frames(on_spark.arrivals(spark, house), one.question):
-                frame.write.format("noop").mode("overwrite").save()
-            one.seconds.append(time.perf_counter() - began)
-            one.cpu.append((jvm.cpu_seconds() or 0.0) - cpu)
-            costs[one.name] = meter.end()
-    table = Table(title=f"{events:,} events, {rounds} rounds")
-    for name in (
-        "contender",
-        "x plain",
-        "spread",
-        "x plain cpu",
-        "seconds",
-        "shuffle MB",
-        "read MB",
-        "files",
-        "max/median task",
-        "result",
-    ):
-        table.add_column(name)
-    first = contenders[0]
-    for one in contenders:
-        ratios = [a / b for a, b in zip(one.seconds, first.seconds, strict=True)]
-        cpus = [a / b for a, b in zip(one.cpu, first.cpu, strict=True)]
-        cost = costs[one.name]
-        table.add_row(
-            one.name,
-            f"{statistics.median(ratios):.2f}",
-            f"{min(ratios):.2f}-{max(ratios):.2f}",
-            f"{statistics.median(cpus):.2f}",
-            f"{statistics.median(one.seconds):.2f}",
-            f"{cost.shuffle_bytes / 1e6:.1f}",
-            f"{cost.bytes_read / 1e6:.1f}",
-            f"{cost.files_read}",
-            f"{cost.largest_over_median:.1f}",
-            one.told,
-        )
-    out.print(table)
+    done = []
+    for number, make in enumerate(makings):
+        with ExitStack() as stack, _progress() as (begin, tell):
+            tell("writing logs")
+            group = _chosen(make(Stage(spark, meter.pid, cache, stack)), wanted)
+            # the first group finds a cold session
+            warm_up = 1 if number == 0 else 0
+            begin(group.title, len(group.contenders) * (1 + warm_up + rounds))
+            done.append((group, _measured(group, rounds, meter, tell, warm_up)))
+    return report(done, rounds, _java(spark))
 
 
-def check(spark: SparkSession, house: Lakehouse, contenders: list[Entry], out: Console) -> None:
-    expected = {}
-    with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as folder:
-        for one in contenders:
-            log = on_spark.arrivals(spark, house)
-            if one.question not in expected:
-                expected[one.question] = table_of(on_spark.tailrace(log, one.question), Path(folder))
-            found = compare(expected[one.question], table_of(one.frames(log, one.question)[-1], Path(folder)))
-            one.told = "equal" if found.equal else f"{found.differing:,} of {found.rows:,} windows differ"
+def _measured(group: Group, rounds: int, meter: SparkMeter, tell: Tell, warm_up: int) -> dict[str, Row]:
+    rows = judge(group.contenders, Expected(), tell)
+    measure(group.contenders, rows, rounds, meter, tell, warm_up)
+    return rows
 
 
-def table_of(frame: DataFrame, folder: Path) -> pa.Table:
-    place = folder / "result"
-    frame.select("window_end", "device", "n", "total", "mean").write.mode("overwrite").parquet(str(place))
-    table = pq.read_table(place)
-    shutil.rmtree(place)
+def _chosen(group: Group, wanted: Sequence[str]) -> Group:
+    """The contenders that were asked for, and those that they are divided by."""
+    if not wanted or group.axis:
+        return group
+    (point,) = group.points
+    named = {one.name for one in point.contenders}
+    unknown = set(wanted) - named - set(ENGINES)
+    if unknown:
+        raise typer.BadParameter(f"no contender {', '.join(sorted(unknown))}; there are {', '.join(sorted(named))}")
+    needed = {*wanted, *(one.against for one in point.contenders if one.name in wanted)}
+    kept = tuple(one for one in point.contenders if one.name in needed)
+    return Group(group.name, group.title, group.axis, (groups.Point(point.label, kept),))
+
+
+def _engines(wanted: Sequence[str], stack: ExitStack) -> list[Engine]:
+    """A process for each engine that was asked for and is installed; a word about each that is not."""
+    started = []
+    for name in ENGINES:
+        if wanted and name not in wanted:
+            continue
+        reason = missing(name)
+        if reason is not None:
+            Console(stderr=True).print(f"not measured: {reason}")
+            continue
+        engine = Engine(name)
+        stack.callback(engine.close)
+        started.append(engine)
+    return started
+
+
+def _curves(text: str) -> tuple[str, ...]:
+    if text in ("all", "none"):
+        return CURVES if text == "all" else ()
+    names = tuple(name for name in text.split(",") if name)
+    unknown = set(names) - set(CURVES)
+    if unknown:
+        raise typer.BadParameter(f"no curve {', '.join(sorted(unknown))}; there are {', '.join(CURVES)}")
+    return names
+
+
+@contextmanager
+def _progress() -> Iterator[tuple[Callable[[str, int], None], Tell]]:
+    """A bar on stderr: on a terminal it moves, elsewhere each step is a line."""
+    console = Console(stderr=True)
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(
+        *columns, TimeElapsedColumn(), console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task("", total=None)
+        title = ""
+
+        def begin(words: str, steps: int) -> None:
+            nonlocal title
+            title = f"{words}: "
+            bar.update(task, total=steps, completed=0)
+
+        def tell(words: str) -> None:
+            bar.update(task, description=f"{title}{words}", advance=1)
+            if not console.is_terminal:
+                console.print(f"{title}{words}", highlight=False, soft_wrap=True)
+
+        yield begin, tell
+
+
+def _print(figures: Figures) -> None:
+    out = Console(width=None if sys.stdout.isatty() else 180)
+    for log in figures["logs"]:
+        out.print(_table(tables.times(log)))
+        out.print(_table(tables.costs(log)))
+    for curve in figures["curves"]:
+        out.print(_table(tables.along(curve)))
+
+
+def _table(sheet: Sheet) -> Table:
+    table = Table(title=sheet.title, title_justify="left")
+    for name, numeric in zip(sheet.header, sheet.numeric, strict=True):
+        table.add_column(name, justify="right" if numeric else "left")
+    for row in sheet.rows:
+        table.add_row(*row)
     return table
+
+
+def _all_right(figures: Figures) -> bool:
+    rows = [row for log in figures["logs"] for row in log["rows"]]
+    rows += [row for curve in figures["curves"] for point in curve["points"] for row in point["rows"]]
+    return all(row["status"] in (EQUAL, INEXACT) for row in rows)
+
+
+def _java(spark: SparkSession) -> str:
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None, "the session runs"
+    return str(jvm.java.lang.System.getProperty("java.version"))
 
 
 if __name__ == "__main__":

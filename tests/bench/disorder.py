@@ -1,26 +1,19 @@
-"""The log that is measured: its disorder model, drawn with numpy from a seed, written as an arrival log."""
+"""The logs that are measured: a stated disorder model, drawn with numpy from a seed."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from deltalake import CommitProperties, write_deltalake
 
-from pipelines.core.model import Job
 from pipelines.core.time import DAY, MILLISECOND, MINUTE, SECOND, parse_instant
-from pipelines.lakehouse.root import Lakehouse
-from pipelines.lakehouse.schema import TIMESTAMP, arrivals_schema
+from pipelines.lakehouse.schema import TIMESTAMP
 
-INPUT = "readings"
-BATCH = "bench"
 CHUNK = 1_000_000
 START_US = parse_instant("2026-01-01T00:00:00Z")
 EVENTS_A_DAY = 1_000_000
@@ -62,6 +55,11 @@ class Disorder:
     early_from_us: int = 5 * MINUTE
     ahead_to_us: int = 10 * SECOND
     skew: float = 0.0
+
+    @property
+    def shares(self) -> tuple[str, ...]:
+        """The fields that say how many events are not regular."""
+        return ("far_share", "late_share", "early_share", "ahead_share")
 
     @property
     def name(self) -> str:
@@ -141,27 +139,6 @@ def _sequences(partition: Ints, next_sequence: Ints) -> Ints:
     return sequence
 
 
-def write_log(model: Disorder, job: Job, cache: Path) -> Lakehouse:
-    """The lakehouse under ``cache`` that holds the log of ``model``, written unless it is there already."""
-    folder = cache / model.name
-    done = folder / "model.json"
-    if done.exists():
-        return Lakehouse.at(folder)
-    shutil.rmtree(folder, ignore_errors=True)
-    house = Lakehouse.at(folder)
-    schema = arrivals_schema(job.input(INPUT))
-    batches = (batch for chunk in chunks(model) for batch in as_table(chunk, schema).to_batches(max_chunksize=65_536))
-    write_deltalake(
-        house.uri(f"arrivals/{INPUT}"),
-        pa.RecordBatchReader.from_batches(schema, batches),
-        mode="error",
-        partition_by=["arrival_date"],
-        commit_properties=CommitProperties(custom_metadata={"tailrace": "ingest", "batch_id": BATCH}),
-    )
-    done.write_text(json.dumps(asdict(model), indent=2) + "\n")
-    return house
-
-
 def as_table(chunk: Chunk, schema: pa.Schema) -> pa.Table:
     """A chunk as rows of table ``arrivals/readings``."""
     count = len(chunk.arrival_us)
@@ -172,7 +149,7 @@ def as_table(chunk: Chunk, schema: pa.Schema) -> pa.Table:
         "kind": pa.repeat("event", count),
         "punctuation_time": pa.nulls(count, TIMESTAMP),
         "cause": pa.nulls(count, pa.string()),
-        "batch_id": pa.repeat(BATCH, count),
+        "batch_id": pa.repeat("bench", count),
         "at": pa.array(chunk.event_us).cast(TIMESTAMP),
         "device": pa.array(chunk.key.astype(np.int32)),
         "reading": pa.array(chunk.reading),

@@ -1,68 +1,133 @@
-"""What one run cost beside its time: processor seconds, memory, and what Spark says it read and moved."""
+"""What one run cost beside its time: processor seconds, memory, bytes read, and what Spark says of its stages."""
 
 from __future__ import annotations
 
 import os
 import statistics
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-_TICKS = os.sysconf("SC_CLK_TCK")
+_PROC = Path("/proc")
+_GONE = (FileNotFoundError, ProcessLookupError)
+"""What reading of a process that has ended raises."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkCost:
-    """Sums over the run's jobs. ``largest_over_median``: of the tasks of the stage that ran longest."""
+    """Of one run: sums over its stages. ``largest_over_median``: tasks of the stage that ran longest, by duration."""
 
-    bytes_read: int
     files_read: int
     shuffle_bytes: int
     spilled_bytes: int
     tasks: int
     largest_over_median: float
+    heap_peak_bytes: int
 
 
-class Process:
-    """Processor time and peak resident memory of one process; None where the system has no /proc."""
+@dataclass(frozen=True, slots=True)
+class ProcessCost:
+    """Of one run, over its processes: ``read_bytes`` counts all that they asked files for, their own spills too.
 
-    def __init__(self, pid: int) -> None:
-        self._folder = Path(f"/proc/{pid}")
+    ``peak_bytes`` is the sum of the processes' peaks of resident memory.
+    """
 
-    def cpu_seconds(self) -> float | None:
-        """User and system time of all its threads so far."""
-        try:
-            fields = (self._folder / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
+    cpu_seconds: float
+    read_bytes: int
+    peak_bytes: int
+
+
+class ProcessMeter:
+    """Meters processes, descendants included, through /proc; where there is none, :meth:`end` gives None."""
+
+    def __init__(self, pids: Sequence[int], *, with_descendants: Sequence[int] = ()) -> None:
+        self._alone = tuple(pids)
+        self._roots = tuple(with_descendants)
+        self._begun: tuple[float, int] | None = None
+
+    def begin(self) -> None:
+        """What comes from now on counts."""
+        for pid in self._pids():
+            with suppress(*_GONE):
+                (_PROC / str(pid) / "clear_refs").write_text("5")
+        self._begun = self._so_far()
+
+    def end(self) -> ProcessCost | None:
+        """The cost since ``begin``."""
+        now = self._so_far()
+        if now is None or self._begun is None:
             return None
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        peaks = sum(_peak_bytes(pid) for pid in self._pids())
+        return ProcessCost(now[0] - self._begun[0], now[1] - self._begun[1], peaks)
 
-    def forget_peak(self) -> None:
-        """Let :meth:`peak_bytes` speak of what comes from now on."""
-        try:
-            (self._folder / "clear_refs").write_text("5")
-        except OSError:
-            return
-
-    def peak_bytes(self) -> int | None:
-        """The most memory that was resident."""
-        try:
-            lines = (self._folder / "status").read_text().splitlines()
-        except OSError:
+    def _so_far(self) -> tuple[float, int] | None:
+        pids = self._pids()
+        if not pids:
             return None
-        kilobytes = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
-        return int(kilobytes[0]) * 1024 if kilobytes else None
+        return sum(map(_cpu_seconds, pids)), sum(map(_read_bytes, pids))
+
+    def _pids(self) -> list[int]:
+        if not (_PROC / "self" / "clear_refs").exists():
+            return []
+        return [*self._alone, *self._roots, *_descendants(self._roots)]
+
+
+def _descendants(roots: Sequence[int]) -> list[int]:
+    if not roots:
+        return []
+    children: dict[int, list[int]] = {}
+    for folder in _PROC.iterdir():
+        if folder.name.isdigit():
+            with suppress(*_GONE):
+                children.setdefault(int(_stat(int(folder.name))[1]), []).append(int(folder.name))
+    found: list[int] = []
+    waiting = list(roots)
+    while waiting:
+        waiting += (here := children.get(waiting.pop(), []))
+        found += here
+    return found
+
+
+def _stat(pid: int) -> list[str]:
+    """State, parent and so on: the fields of /proc/PID/stat from the third on."""
+    return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+
+
+def _cpu_seconds(pid: int) -> float:
+    """User and system time of all threads, and of the children that ended; 0 if it ended itself."""
+    with suppress(*_GONE):
+        return sum(map(int, _stat(pid)[11:15])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
+
+
+def _read_bytes(pid: int) -> int:
+    return _field(pid, "io", "rchar:")
+
+
+def _peak_bytes(pid: int) -> int:
+    return _field(pid, "status", "VmHWM:") * 1024
+
+
+def _field(pid: int, file: str, name: str) -> int:
+    """A number from one of the process's files; 0 if it ended."""
+    with suppress(*_GONE):
+        lines = (_PROC / str(pid) / file).read_text().splitlines()
+        return next((int(line.split()[1]) for line in lines if line.startswith(name)), 0)
+    return 0
 
 
 class SparkMeter:
-    """Reads Spark's own status store; ``begin`` before a run, ``end`` after it."""
+    """Reads Spark's own status store and the JVM's memory pools: ``begin`` before a run, ``end`` after it."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._context: Any = spark.sparkContext._jsc.sc()  # type: ignore[union-attr]
+        # none of this is in PySpark's own interface
         self._jvm: Any = spark.sparkContext._jvm
-        self._statements: Any = spark._jsparkSession.sharedState().statusStore()  # type: ignore[attr-defined]
+        self._context: Any = spark.sparkContext._jsc.sc()
+        self._statements: Any = spark._jsparkSession.sharedState().statusStore()
         self._last_job = -1
         self._last_statement = -1
 
@@ -72,54 +137,51 @@ class SparkMeter:
         return int(self._jvm.java.lang.ProcessHandle.current().pid())
 
     def begin(self) -> None:
-        """Forget what was; collect garbage, so that the heap's peak is this run's."""
+        """Forget what was; collect garbage first, so that the heap's peak is the run's own."""
         self._jvm.java.lang.System.gc()
-        for pool in self._pools():
-            pool.resetPeakUsage()
         self._settle()
         self._last_job = max((job.jobId() for job in self._jobs()), default=-1)
         self._last_statement = max((one.executionId() for one in self._executions()), default=-1)
-
-    def heap_peak_bytes(self) -> int:
-        """The sum of the heap pools' peaks since ``begin``: an upper bound, for they need not coincide."""
-        return sum(int(pool.getPeakUsage().getUsed()) for pool in self._pools())
+        for pool in self._heap_pools():
+            pool.resetPeakUsage()
 
     def end(self) -> SparkCost:
-        """The cost of all jobs since ``begin``."""
+        """The cost of everything since ``begin``."""
+        heap_peak_bytes = sum(int(pool.getPeakUsage().getUsed()) for pool in self._heap_pools())
         self._settle()
-        stages: dict[int, Any] = {}
-        for job in self._jobs():
-            if job.jobId() > self._last_job:
-                for stage_id in _each(job.stageIds()):
-                    stage = self._store().lastStageAttempt(stage_id)
-                    if stage.numCompleteTasks() > 0:
-                        stages[stage_id] = stage
-        longest = max(stages.values(), key=lambda stage: stage.executorRunTime(), default=None)
+        stages = list(self._stages())
+        longest = max(stages, key=lambda stage: int(stage.executorRunTime()), default=None)
         return SparkCost(
-            bytes_read=sum(stage.inputBytes() for stage in stages.values()),
             files_read=self._files_read(),
-            shuffle_bytes=sum(stage.shuffleWriteBytes() for stage in stages.values()),
-            spilled_bytes=sum(stage.diskBytesSpilled() for stage in stages.values()),
-            tasks=sum(stage.numCompleteTasks() for stage in stages.values()),
+            shuffle_bytes=sum(int(stage.shuffleWriteBytes()) for stage in stages),
+            spilled_bytes=sum(int(stage.diskBytesSpilled()) for stage in stages),
+            tasks=sum(int(stage.numCompleteTasks()) for stage in stages),
             largest_over_median=1.0 if longest is None else self._imbalance(longest),
+            heap_peak_bytes=heap_peak_bytes,
         )
 
+    def _stages(self) -> Iterator[Any]:
+        """The stages that ran since ``begin``; those that were skipped did nothing."""
+        numbers = {number for job in self._jobs() if job.jobId() > self._last_job for number in _each(job.stageIds())}
+        for number in sorted(numbers):
+            stage = self._store().lastStageAttempt(number)
+            if stage.numCompleteTasks() > 0:
+                yield stage
+
     def _imbalance(self, stage: Any) -> float:
-        tasks = self._store().taskList(stage.stageId(), stage.attemptId(), 100_000)
-        times_ms = [task.duration().get() for task in _each(tasks) if task.duration().isDefined()]
+        tasks = _each(self._store().taskList(stage.stageId(), stage.attemptId(), stage.numTasks()))
+        times_ms = [float(task.duration().get()) for task in tasks if task.duration().isDefined()]
         return max(times_ms) / max(1.0, statistics.median(times_ms)) if times_ms else 1.0
 
     def _files_read(self) -> int:
         total = 0
         for execution in self._executions():
-            number = execution.executionId()
-            if number <= self._last_statement:
-                continue
-            values = self._statements.executionMetrics(number)
-            names = {metric.accumulatorId() for metric in _each(execution.metrics()) if _counts_files(metric)}
-            for accumulator in names:
-                value = values.get(accumulator)
-                total += int(value.get().replace(",", "")) if value.isDefined() else 0
+            if execution.executionId() > self._last_statement:
+                values = self._statements.executionMetrics(execution.executionId())
+                metrics = [one for one in _each(execution.metrics()) if one.name() == "number of files read"]
+                for accumulator in {int(one.accumulatorId()) for one in metrics}:
+                    value = values.get(accumulator)
+                    total += int(value.get().replace(",", "")) if value.isDefined() else 0
         return total
 
     def _jobs(self) -> list[Any]:
@@ -135,16 +197,12 @@ class SparkMeter:
         """Spark tells its status store in the background."""
         self._context.listenerBus().waitUntilEmpty()
 
-    def _pools(self) -> list[Any]:
-        factory = self._jvm.java.lang.management.ManagementFactory
-        return [pool for pool in factory.getMemoryPoolMXBeans() if str(pool.getType().name()) == "HEAP"]
+    def _heap_pools(self) -> list[Any]:
+        pools = self._jvm.java.lang.management.ManagementFactory.getMemoryPoolMXBeans()
+        return [pool for pool in pools if str(pool.getType().name()) == "HEAP"]
 
 
-def _counts_files(metric: Any) -> bool:
-    return str(metric.name()) == "number of files read"
-
-
-def _each(sequence: Any) -> Any:
+def _each(sequence: Any) -> Iterator[Any]:
     """The items of a Scala sequence."""
     items = sequence.iterator()
     while items.hasNext():

@@ -2,55 +2,66 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from bench.disorder import INPUT
-from bench.jobs import EARLY_US, LATE_US, WINDOW_US, Question
+from bench.logs import Log
+from bench.questions import Question
 from pipelines.batch import engine
 from pipelines.core.time import SECOND
-from pipelines.lakehouse.root import Lakehouse
 
 _EXCEPTIONS = "NOT (verdict = 'accepted' AND size(reasons) = 0)"
 
 
-def arrivals(spark: SparkSession, house: Lakehouse) -> DataFrame:
+def arrivals(spark: SparkSession, log: Log) -> DataFrame:
     """The log as it lies."""
-    return spark.read.format("delta").load(house.uri(f"arrivals/{INPUT}"))
+    return spark.read.format("delta").load(log.uri)
 
 
 def plain(log: DataFrame, question: Question) -> DataFrame:
     """Windows by event time at face value: what is written when nobody asks what the stream did."""
-    grouped = log.groupBy(F.window("at", f"{WINDOW_US // SECOND} seconds").alias("span"), "device")
-    windows = grouped.agg(*_aggregates(question))
-    return windows.select(F.col("span.end").alias("window_end"), "device", "n", "total", "mean")
+    span = F.window(question.at, f"{question.window_us // SECOND} seconds").alias("span")
+    windows = log.groupBy(span, *question.keys).agg(*_aggregates(question))
+    return windows.select(F.col("span.end").alias("window_end"), *question.keys, *question.values)
 
 
 def textbook(log: DataFrame, question: Question) -> DataFrame:
     """The exact job as it is usually written: a running maximum per timeline, then windows."""
-    judged = judged_by_window(log, question).filter("counts_us IS NOT NULL")
-    end_us = F.col("counts_us") + F.pmod(-F.col("counts_us"), F.lit(WINDOW_US))
-    windows = judged.groupBy(end_us.alias("end_us"), "device").agg(*_aggregates(question))
-    return windows.select(F.timestamp_micros("end_us").alias("window_end"), "device", "n", "total", "mean")
+    judged = _judged(log, question).filter("counts_us IS NOT NULL")
+    end_us = F.col("counts_us") + F.pmod(-F.col("counts_us"), F.lit(question.window_us))
+    windows = judged.groupBy(end_us.alias("end_us"), *question.keys).agg(*_aggregates(question))
+    return windows.select(F.timestamp_micros("end_us").alias("window_end"), *question.keys, *question.values)
 
 
-def judged_by_window(log: DataFrame, question: Question) -> DataFrame:
+def textbook_exceptions(log: DataFrame, question: Question) -> Counter[tuple[str, ...]]:
+    """How many events were not simply accepted, by their reasons, as :func:`textbook` judges them."""
+    counts: Counter[tuple[str, ...]] = Counter()
+    tests = ("early", "late", "out_of_order")
+    for row in _judged(log, question).groupBy(*tests).count().collect():
+        counts[tuple(test for test in tests if row[test])] += row["count"]
+    del counts[()]
+    return counts
+
+
+def _judged(log: DataFrame, question: Question) -> DataFrame:
     """Every event with ``early``, ``late``, ``out_of_order`` and ``counts_us``, through Spark's Window."""
-    at_us, arrival_us = F.unix_micros("at"), F.unix_micros("arrival_time")
-    floor_us = arrival_us - LATE_US
-    early = at_us > arrival_us + EARLY_US
-    timeline = ["input_partition", "device"] if question.over else ["input_partition"]
-    before = Window.partitionBy(*timeline).orderBy("sequence").rowsBetween(Window.unboundedPreceding, -1)
+    at_us, arrival_us = F.unix_micros(question.at), F.unix_micros("arrival_time")
+    floor_us = arrival_us - question.late_us
+    early = at_us > arrival_us + question.early_us
+    before = Window.partitionBy(*question.timeline).orderBy("sequence").rowsBetween(Window.unboundedPreceding, -1)
     timed = log.select(
         "input_partition",
         "sequence",
-        "device",
-        question.measured,
+        *question.keys,
+        *([] if question.measured is None else [question.measured]),
         early.alias("early"),
         (~early & (at_us < floor_us)).alias("late"),
         floor_us.alias("floor_us"),
         F.when(~early, F.greatest(at_us, floor_us)).alias("time_us"),
     )
+    # greatest passes over the null before a timeline's first event
     highest_us = F.greatest(F.max("time_us").over(before), F.col("floor_us"))
     watermarked = timed.withColumn("watermark_us", highest_us - question.out_of_order_us)
     return watermarked.withColumns(
@@ -63,15 +74,23 @@ def judged_by_window(log: DataFrame, question: Question) -> DataFrame:
 
 def tailrace(log: DataFrame, question: Question) -> DataFrame:
     """Tailrace's windows alone."""
-    return engine.run(question.job(), {INPUT: log}).windows
+    return engine.run(question.job(), {question.input: log}).windows
 
 
-def tailrace_with_exceptions(log: DataFrame, question: Question) -> tuple[DataFrame, DataFrame]:
+def exceptions(log: DataFrame, question: Question) -> tuple[DataFrame, DataFrame]:
     """Tailrace's verdicts as ``keep_verdicts: exceptions`` keeps them, and its windows."""
-    result = engine.run(question.job(), {INPUT: log})
+    result = engine.run(question.job(), {question.input: log})
     return result.verdicts.filter(_EXCEPTIONS), result.windows
 
 
+def counted(verdicts: DataFrame) -> Counter[tuple[str, ...]]:
+    """Rows of a table of verdicts by their reasons."""
+    rows = verdicts.groupBy("reasons").count().collect()
+    return Counter({tuple(row["reasons"]): row["count"] for row in rows})
+
+
 def _aggregates(question: Question) -> list[Column]:
-    measured = question.measured
-    return [F.count(F.lit(1)).alias("n"), F.sum(measured).alias("total"), F.avg(measured).alias("mean")]
+    rows = F.count(F.lit(1)).alias("n")
+    if question.measured is None:
+        return [rows]
+    return [rows, F.sum(question.measured).alias("total"), F.avg(question.measured).alias("mean")]

@@ -1,0 +1,213 @@
+"""The contenders: each answers one question about one log, once to be judged and then as often as it is timed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from bench import on_spark
+from bench.logs import Log
+from bench.meters import ProcessMeter
+from bench.on_one_machine import Engine
+from bench.questions import Question
+from pipelines.core.model import EVERYTHING, OutputRange
+from pipelines.core.time import to_datetime
+from pipelines.lakehouse.root import Lakehouse
+from pipelines.live.run import stream
+from pipelines.replay import replay
+
+Exceptions = Counter[tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where contenders run: one session, one log, and ``scratch``, a lakehouse that holds the log and is written to."""
+
+    spark: SparkSession
+    jvm_pid: int
+    log: Log
+    scratch: Lakehouse
+
+    def arrivals(self) -> DataFrame:
+        """The log as a new DataFrame."""
+        return on_spark.arrivals(self.spark, self.log)
+
+    def collected(self, frame: DataFrame, question: Question) -> pa.Table:
+        """The question's columns of ``frame``, through a file, so that size does not matter."""
+        place = self.scratch.folder / "collected"
+        frame.select("window_end", *question.keys, *question.values).write.mode("overwrite").parquet(str(place))
+        table = pq.read_table(place)
+        shutil.rmtree(place)
+        return table
+
+    def written(self, table: str, question: Question) -> pa.Table:
+        """The question's columns of a Delta table under ``scratch``."""
+        opened = self.scratch.open(table)
+        assert opened is not None, f"{table} was written"
+        return opened.to_pyarrow_table(columns=["window_end", *question.keys, *question.values])
+
+    def clear(self) -> None:
+        """Remove everything that contenders wrote."""
+        for place in self.scratch.folder.iterdir():
+            if place.name != "arrivals":
+                shutil.rmtree(place)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is judged: the windows, and where the contender gives verdicts how many exceptions, by their reasons."""
+
+    windows: pa.Table
+    exceptions: Exceptions | None = None
+
+
+@dataclass(frozen=True)
+class Contender(ABC):
+    """``title`` says what it is; ``against`` names the contender that its times are divided by.
+
+    ``exact``: does it promise Tailrace's numbers? ``most_rounds``: a slow one need not run in every round.
+    """
+
+    name: str
+    title: str
+    site: Site
+    question: Question
+    against: str = "plain"
+    exact: bool = True
+    output: OutputRange = EVERYTHING
+    most_rounds: int = 1_000
+
+    @abstractmethod
+    def answer(self) -> Answer:
+        """The result, to be judged; its time does not count."""
+
+    @abstractmethod
+    def seconds(self) -> float:
+        """Do it all once more; how long it took."""
+
+    @property
+    def uses_spark(self) -> bool:
+        return True
+
+    def processes(self) -> ProcessMeter:
+        """The processes that do its work: this one, the JVM and what the JVM started."""
+        return ProcessMeter([os.getpid()], with_descendants=[self.site.jvm_pid])
+
+
+@dataclass(frozen=True)
+class ToNowhere(Contender):
+    """DataFrames computed to the last row and thrown away (Spark's sink ``noop``); the last holds the windows."""
+
+    frames: Callable[[DataFrame, Question], tuple[DataFrame, ...]] = field(kw_only=True)
+
+    def answer(self) -> Answer:
+        *verdicts, windows = self.frames(self.site.arrivals(), self.question)
+        counts = on_spark.counted(verdicts[0]) if verdicts else None
+        return Answer(self.site.collected(windows, self.question), counts)
+
+    def seconds(self) -> float:
+        began = time.perf_counter()
+        for frame in self.frames(self.site.arrivals(), self.question):
+            frame.write.format("noop").mode("overwrite").save()
+        return time.perf_counter() - began
+
+
+@dataclass(frozen=True)
+class PlainToDelta(Contender):
+    """Plain windowing, written as a Delta table by day."""
+
+    def answer(self) -> Answer:
+        self.seconds()
+        return Answer(self.site.written("windows/plain", self.question))
+
+    def seconds(self) -> float:
+        self.site.clear()
+        began = time.perf_counter()
+        windows = on_spark.plain(self.site.arrivals(), self.question)
+        writer = windows.withColumn("output_date", F.to_date("window_end")).write.format("delta")
+        writer.mode("overwrite").partitionBy("output_date").save(self.site.scratch.uri("windows/plain"))
+        return time.perf_counter() - began
+
+
+@dataclass(frozen=True)
+class Replay(Contender):
+    """``tailrace replay``: plan, verdicts, windows, fingerprint and ledger."""
+
+    def answer(self) -> Answer:
+        self.seconds()
+        job = self.question.job()
+        exceptions = self.site.spark.read.format("delta").load(self.site.scratch.uri(f"verdicts/{job.name}"))
+        windows = self.site.written(f"windows/{job.name}", self.question)
+        return Answer(windows, on_spark.counted(exceptions) if self.output == EVERYTHING else None)
+
+    def seconds(self) -> float:
+        self.site.clear()
+        began = time.perf_counter()
+        replay(self.question.job(), self.output, self.site.scratch, spark=self.site.spark)
+        return time.perf_counter() - began
+
+
+@dataclass(frozen=True)
+class Live(Contender):
+    """``tailrace stream --until-caught-up`` from the beginning of the log."""
+
+    def answer(self) -> Answer:
+        self.seconds()
+        return Answer(self.site.written(f"stream_windows/{self.question.job().name}", self.question))
+
+    def seconds(self) -> float:
+        self.site.clear()
+        began = time.perf_counter()
+        stream(self.question.job(), self.site.scratch, spark=self.site.spark)
+        return time.perf_counter() - began
+
+
+@dataclass(frozen=True)
+class OneMachine(Contender):
+    """The exact job in an engine without Spark; its result ends as an Arrow table in the engine's process."""
+
+    engine: Engine = field(kw_only=True)
+
+    def answer(self) -> Answer:
+        return Answer(self.engine.answer(self.site.log.files(), self.question))
+
+    def seconds(self) -> float:
+        return self.engine.seconds(self.site.log.files(), self.question)
+
+    @property
+    def uses_spark(self) -> bool:
+        return False
+
+    def processes(self) -> ProcessMeter:
+        return ProcessMeter([self.engine.pid])
+
+
+def one(function: Callable[[DataFrame, Question], DataFrame]) -> Callable[[DataFrame, Question], tuple[DataFrame, ...]]:
+    """``function`` as one that gives several frames."""
+    return lambda log, question: (function(log, question),)
+
+
+def within(windows: pa.Table, output: OutputRange) -> pa.Table:
+    """The rows of an output range, which is half-open on ``window_end``."""
+    ends = windows["window_end"]
+    kept = pc.is_valid(ends)
+    if output.from_us is not None:
+        kept = pc.and_(kept, pc.greater_equal(ends, _scalar(output.from_us)))
+    if output.to_us is not None:
+        kept = pc.and_(kept, pc.less(ends, _scalar(output.to_us)))
+    return windows.filter(kept)
+
+
+def _scalar(instant_us: int) -> pa.Scalar:
+    return pa.scalar(to_datetime(instant_us), pa.timestamp("us", "UTC"))

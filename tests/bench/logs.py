@@ -1,0 +1,84 @@
+"""Logs in the cache, and places to run contenders on them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import CommitProperties, write_deltalake
+
+from bench.disorder import Disorder, as_table, chunks
+from bench.questions import DEPARTURES, READINGS
+from pipelines.lakehouse.ingest import ingest
+from pipelines.lakehouse.layout import arrivals_table
+from pipelines.lakehouse.root import Lakehouse
+from pipelines.lakehouse.schema import arrivals_schema
+
+DEPARTURES_LOG = "departures"
+
+
+@dataclass(frozen=True, slots=True)
+class Log:
+    """An arrival log that lies in the cache, of table ``arrivals/<input>`` in ``house``."""
+
+    house: Lakehouse
+    input: str
+    events: int
+
+    @property
+    def uri(self) -> str:
+        """Where its table lies."""
+        return self.house.uri(arrivals_table(self.input))
+
+    def files(self) -> list[str]:
+        """The paths of its data files."""
+        table = self.house.open(arrivals_table(self.input))
+        assert table is not None, self.uri
+        return [uri.removeprefix("file://") for uri in table.file_uris()]
+
+
+def generated(model: Disorder, cache: Path) -> Log:
+    """The log of ``model``, written unless it is there already, in the layout that ingest gives one batch."""
+    folder = cache / model.name
+    log = Log(Lakehouse.at(folder), READINGS.input, model.events)
+    done = folder / "model.json"
+    if done.exists():
+        return log
+    shutil.rmtree(folder, ignore_errors=True)
+    schema = arrivals_schema(READINGS.job().input(READINGS.input))
+    batches = (batch for chunk in chunks(model) for batch in as_table(chunk, schema).to_batches(max_chunksize=65_536))
+    write_deltalake(
+        log.uri,
+        pa.RecordBatchReader.from_batches(schema, batches),
+        mode="error",
+        partition_by=["arrival_date"],
+        commit_properties=CommitProperties(custom_metadata={"tailrace": "ingest", "batch_id": "bench"}),
+    )
+    done.write_text(json.dumps(asdict(model), indent=2) + "\n")
+    return log
+
+
+def departures(cache: Path) -> Log:
+    """The demo's year of departures, ingested as the demo does."""
+    from pipelines.demo.departures import write_arrival_log
+
+    house = Lakehouse.at(cache / DEPARTURES_LOG)
+    with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as folder:
+        ingest(DEPARTURES.job(), DEPARTURES.input, [write_arrival_log(Path(folder))], house, batch="bench")
+    table = house.open(arrivals_table(DEPARTURES.input))
+    assert table is not None, house.root
+    return Log(house, DEPARTURES.input, table.to_pyarrow_dataset().count_rows())
+
+
+@contextmanager
+def beside(log: Log) -> Iterator[Lakehouse]:
+    """A lakehouse to write results into, which holds the log too; it is gone afterwards, the log is not."""
+    with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as folder:
+        (Path(folder) / "arrivals").symlink_to(log.house.folder / "arrivals")
+        yield Lakehouse.at(folder)

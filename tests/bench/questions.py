@@ -1,0 +1,98 @@
+"""What is asked of a log: one job, which every contender has to answer in its own way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pipelines.core.model import Job
+from pipelines.core.time import HOUR, MINUTE, SECOND, format_duration
+from pipelines.job.load import parse_job
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Windows ``(end - window, end]`` of profile stream_analytics with action adjust, per key.
+
+    The result's columns are ``window_end``, the keys, ``n`` and, unless ``measured`` is None, its sum ``total`` and
+    its average ``mean``. ``over``: the keys are the job's ``over``, so that each key is a timeline of its own inside
+    its input partition.
+    """
+
+    input: str
+    columns: str
+    at: str
+    keys: tuple[str, ...]
+    measured: str | None
+    early_us: int
+    late_us: int
+    out_of_order_us: int
+    window_us: int
+    over: bool = False
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """Names of the result's aggregates."""
+        return ("n",) if self.measured is None else ("n", "total", "mean")
+
+    @property
+    def timeline(self) -> tuple[str, ...]:
+        """The columns that the events of one timeline share."""
+        return ("input_partition", *(self.keys if self.over else ()))
+
+    def job(self) -> Job:
+        """The job file of the question, as a person would write it."""
+        keys = ", ".join(self.keys)
+        aggregates = {"n": "count(*)", "total": f"sum({self.measured})", "mean": f"avg({self.measured})"}
+        wanted = ", ".join(f'{name}: "{aggregates[name]}"' for name in self.values)
+        return parse_job(
+            f"""
+tailrace: 1
+job: bench
+profile: stream_analytics
+inputs:
+  {self.input}:
+    columns: "{self.columns}"
+    timestamp_by: {self.at}
+    over: [{keys if self.over else ""}]
+ordering:
+  early_arrival: {format_duration(self.early_us)}
+  late_arrival: {format_duration(self.late_us)}
+  out_of_order: {format_duration(self.out_of_order_us)}
+  action: adjust
+query:
+  from: {self.input}
+  group_by: [{keys}]
+  window: {{tumbling: {{size: {format_duration(self.window_us)}}}}}
+  aggregates: {{{wanted}}}
+"""
+        )
+
+
+READINGS = Question(
+    input="readings",
+    columns="at TIMESTAMP, device INT, reading DOUBLE, octets BIGINT",
+    at="at",
+    keys=("device",),
+    measured="reading",
+    early_us=5 * MINUTE,
+    late_us=5 * MINUTE,
+    out_of_order_us=5 * SECOND,
+    window_us=5 * MINUTE,
+)
+"""Asked of generated logs."""
+
+DEPARTURES = Question(
+    input="departures",
+    columns=(
+        "scheduled TIMESTAMP, carrier STRING, flight INT, tailnum STRING, origin STRING, dest STRING,"
+        " delay_minutes DOUBLE, distance DOUBLE"
+    ),
+    at="scheduled",
+    keys=("origin", "carrier"),
+    measured="delay_minutes",
+    early_us=5 * MINUTE,
+    late_us=20 * MINUTE,
+    out_of_order_us=2 * MINUTE,
+    window_us=HOUR,
+)
+"""Asked of the demo's year of departures; policy and windows are those of the job that ships."""
