@@ -30,15 +30,23 @@ def bundled_home() -> Path:
     return Path(sys.prefix) / "share" / "tailrace" / "java"
 
 
-@cache
 def version_of(java: str) -> int | None:
-    """The major version that ``java -version`` reports, or None if it does not run."""
-    try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr
-    except (OSError, subprocess.SubprocessError):
-        return None
-    match = re.search(r'version "(?:1\.)?(\d+)', told)
+    """The major version of the launcher ``java``, or None if it does not run."""
+    match = re.search(r'(?:version |JAVA_VERSION=)"(?:1\.)?(\d+)', told_by(java))
     return int(match[1]) if match else None
+
+
+@cache
+def told_by(java: str) -> str:
+    """What a runtime says of itself: its ``release`` file, else ``java -version``; empty if it does not run."""
+    release = Path(java).parent.parent / "release"
+    if os.access(java, os.X_OK) and release.is_file():
+        # every JDK has one, and reading it spares a cold start a process
+        return release.read_text(errors="replace")
+    try:
+        return subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr
+    except (OSError, subprocess.SubprocessError):
+        return ""
 
 
 def find_home() -> Path | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.core.errors import EnvironmentUnfit
-from pipelines.runtime import jars, java
+from pipelines.runtime import archive, jars, java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +27,8 @@ _SETTINGS = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.caseSensitive": "false",
+    # what a run wrote is a commit of its own, and tells so, also where nothing took the place of nothing
+    "spark.databricks.delta.skipRecordingEmptyCommits": "false",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -37,14 +39,18 @@ _LOCAL_SETTINGS = {
     "spark.sql.shuffle.partitions": "4",
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.driver.memory": "3g",
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
 }
+_LOGGING = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
+_SHORT = "-XX:TieredStopAtLevel=1"
+"""The light compiler alone: what runs for seconds never gets back what the other one takes to make it fast."""
 
 
-def session(application: str = "tailrace") -> SparkSession:
+def session(application: str = "tailrace", *, short: bool = False, java_options: str | None = None) -> SparkSession:
     """The process's session, started on first use; :class:`EnvironmentUnfit` if Java or the jars are missing.
 
-    ``TAILRACE_SPARK_MASTER`` chooses the master. Settings given through Spark's own means
+    ``short`` says that the process ends after little data: a session that it starts, on this machine, begins fast and
+    would be slow over much. A process that may do more must not say so. ``java_options`` stand in for the class-data
+    archive. ``TAILRACE_SPARK_MASTER`` chooses the master. Settings given through Spark's own means
     (``spark-defaults.conf``) hold wherever Tailrace does not need its own.
     """
     from pyspark.sql import SparkSession
@@ -64,6 +70,8 @@ def session(application: str = "tailrace") -> SparkSession:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings |= _LOCAL_SETTINGS
         settings["spark.driver.extraClassPath"] = f"{jars.directory()}/*"
+        sharing = archive.java_options() if java_options is None else java_options
+        settings["spark.driver.extraJavaOptions"] = " ".join(filter(None, [_LOGGING, _SHORT * short, sharing]))
     else:
         settings["spark.jars"] = ",".join(str(path) for path in jars.require())
     jars.require()
