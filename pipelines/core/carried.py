@@ -7,7 +7,7 @@ bucket whether it may hold what counts in a window of the range, and from which 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pipelines.core import readrange
@@ -64,8 +64,12 @@ def reads_of(job: Job, output: OutputRange, history: History) -> Reads:
     closed = (output.from_us is None or formula.from_us is not None) and (
         output.to_us is None or formula.to_us is not None
     )
-    if closed or output == OutputRange() or whole_log_because(job) is not None:
-        return Reads(readrange.narrowed(job, output, history), formula.to_us)
+    because = whole_log_because(job)
+    if closed or output == OutputRange() or because is not None:
+        found = readrange.narrowed(job, output, history)
+        still_open = output.from_us is not None and found.from_us is None
+        told = (because,) if because is not None and still_open and because not in found.reasons else ()
+        return Reads(replace(found, reasons=found.reasons + told), formula.to_us)
     summaries = {part.name: history.summary(part.name) for part in job.inputs}
     known = {name: summary for name, summary in summaries.items() if summary is not None}
     assert len(known) == len(summaries), "whole_log_because looks at the setting of each input"
@@ -75,7 +79,7 @@ def reads_of(job: Job, output: OutputRange, history: History) -> Reads:
 def whole_log_because(job: Job) -> str | None:
     """Why no carry bounds what ``job`` reads, in a sentence; None where one does."""
     if job.profile not in CARRIED:
-        return "the profile takes no carry"
+        return f"no carry is kept for {job.profile}"
     for part in job.inputs:
         if setting_of(job, part.name) is None:
             return f"times or keys of input {part.name} are expressions, or of a type, that a summary cannot hold"
