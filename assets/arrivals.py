@@ -10,6 +10,7 @@ import dagster as dg
 from assets.errors import told
 from assets.keys import SPARK_POOL, arrivals_key
 from assets.ranges import checked_range, days_in, key_of, range_of
+from assets.tables import about_table
 from pipelines.core.errors import UsageError
 from pipelines.core.model import Job
 from pipelines.core.time import format_instant
@@ -20,11 +21,11 @@ from pipelines.quality.arrivals import ArrivedDay, OutOfOrder, arrival_order, ar
 from resources.lakehouse import LakehouseResource
 from resources.spark import SparkResource
 
-_ABOUT = """The arrival logs that **{job}** reads: {tables}.
+_ABOUT = """What arrived, as the broker received it: the logs that the job reads, by the UTC day of arrival.
 
-`tailrace ingest` fills them. Materialising a day writes nothing: it looks at what the logs hold for that day and
-reports rows, partitions, first and last arrival and batches. A day without rows is a day without arrivals; whether
-more can still come is what `settled` says of the results."""
+Tables {tables}. `tailrace ingest` fills them. Materialising a day writes nothing: it looks at what the logs hold for
+that day and reports rows, partitions, first and last arrival and batches. A day without rows is a day without
+arrivals; whether more can still come is what `settled` says of the results."""
 
 
 def arrivals_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.AssetsDefinition:
@@ -38,8 +39,8 @@ def arrivals_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.Ass
         backfill_policy=dg.BackfillPolicy.single_run(),
         pool=SPARK_POOL,
         kinds={"delta"},
-        description=_ABOUT.format(job=job.name, tables=", ".join(f"`{table}`" for table in tables)),
-        metadata={"tables": tables, "profile": job.profile},
+        description=_ABOUT.format(tables=", ".join(f"`{table}`" for table in tables)),
+        metadata={"profile": job.profile},
     )
     def arrivals(
         context: dg.AssetExecutionContext, spark: SparkResource, lakehouse: LakehouseResource
@@ -50,17 +51,19 @@ def arrivals_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.Ass
             found = [
                 day for part in job.inputs for day in arrived_days(spark.session(), lakehouse.house, part.name, days)
             ]
+            about: dict[str, dg.MetadataValue] = {
+                f"{name}_end_of_log": dg.MetadataValue.text(end or "empty") for name, end in ends.items()
+            }
+            if len(tables) == 1:
+                about |= about_table(lakehouse.house, tables[0])
         by_day: dict[date, list[ArrivedDay]] = defaultdict(list)
         for day in found:
             by_day[day.day].append(day)
         for key, _ in days_in(days):
             held = by_day.get(date.fromisoformat(key), [])
-            context.add_asset_metadata(_of_day(held), partition_key=key)
-        context.log.info(f"{sum(day.events for day in found)} events in {len(by_day)} days of {list(tables)}")
-        return dg.MaterializeResult(
-            metadata={"end_of_log": dg.MetadataValue.json(ends), "lakehouse": lakehouse.root},
-            data_version=dg.DataVersion(_identity(found)),
-        )
+            context.add_asset_metadata(_of_day(held) | about, partition_key=key)
+        context.log.info(f"{sum(day.events for day in found)} events in {len(by_day)} days of {', '.join(tables)}")
+        return dg.MaterializeResult(data_version=dg.DataVersion(_identity(found)))
 
     return arrivals
 
@@ -121,13 +124,14 @@ def _of_day(held: Sequence[ArrivedDay]) -> dict[str, dg.MetadataValue]:
         "dagster/partition_row_count": dg.MetadataValue.int(events + punctuations),
         "events": dg.MetadataValue.int(events),
         "punctuations": dg.MetadataValue.int(punctuations),
-        "partitions": dg.MetadataValue.json({day.input: list(day.partitions) for day in held}),
-        "batches": dg.MetadataValue.json({day.input: list(day.batches) for day in held}),
-        "batch_count": dg.MetadataValue.int(sum(day.batch_count for day in held)),
+        "batches": dg.MetadataValue.int(sum(day.batch_count for day in held)),
     }
     if held:
         metadata["first_arrival"] = dg.MetadataValue.text(format_instant(min(day.first_us for day in held)))
         metadata["last_arrival"] = dg.MetadataValue.text(format_instant(max(day.last_us for day in held)))
+    for day in held:
+        metadata[f"{day.input}_partitions"] = dg.MetadataValue.text(", ".join(str(number) for number in day.partitions))
+        metadata[f"{day.input}_batches"] = dg.MetadataValue.text(", ".join(day.batches))
     return metadata
 
 

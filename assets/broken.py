@@ -22,7 +22,9 @@ def broken_asset(path: Path, error: TailraceError) -> dg.AssetSpec:
     return dg.AssetSpec(
         key=broken_key(path),
         group_name=_word(path),
-        description=f"**This job file is not valid, so there are no assets for it.**\n\n{error}",
+        description=(
+            f"Not a valid job file, so there are no assets for it: {error}\n\nMend the file, then *Reload definitions*."
+        ),
         kinds={"error"},
         metadata={"error": str(error), "file": str(path), "line": error.line or 0, "key": error.key or ""},
         tags={"tailrace/broken": "true"},

@@ -1,9 +1,10 @@
 """``<job>/reconciliation`` and ``<job>/report``: the replay beside the live run, and what is to be said of a range."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -17,14 +18,20 @@ from assets.keys import (
     verdicts_key,
     windows_key,
 )
+from assets.pages import address, page_of_report
+from assets.plans import ends
 from assets.ranges import checked_range, days_in, range_of
+from assets.replayed import listed
+from assets.tables import about_table
 from pipelines.core.model import Job, OutputRange
-from pipelines.core.plan import instant_or_none
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import rows_of
 from pipelines.quality.stream_days import is_streamed
 from resources.lakehouse import LakehouseResource
 from resources.spark import SparkResource
+
+if TYPE_CHECKING:
+    from pipelines.reconcile.result import Reconciliation
 
 
 def reconciliation_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.AssetsDefinition:
@@ -40,10 +47,10 @@ def reconciliation_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> 
         kinds={"spark", "delta"},
         code_version=job.fingerprint,
         description=(
-            f"Every window result that differs between the replay and the live run's `{job.stream_windows}`, with its"
-            f" cause. Table `reconciliations/{job.name}`. Without a live run it says so."
+            "Every window result that differs between the replay and the live run, with its cause.\n\n"
+            f"Table `reconciliations/{job.name}`, against `{job.stream_windows}`. Without a live run it says so."
         ),
-        metadata={"table": f"reconciliations/{job.name}", "against": job.stream_windows},
+        metadata={"against": job.stream_windows},
     )
     def reconciliation(
         context: dg.AssetExecutionContext, spark: SparkResource, lakehouse: LakehouseResource
@@ -57,23 +64,14 @@ def reconciliation_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> 
                 return dg.MaterializeResult(metadata={"compared": False})
             result = reconcile(job, output, lakehouse.house, spark=spark.session(), progress=context.log.info)
             by_day = _by_day(lakehouse.house, job, output)
+            table = about_table(lakehouse.house, result.table)
         for sentence in (*result.notes, *result.story):
             context.log.info(sentence)
         for partition, _ in days_in(output):
-            differing = by_day[date.fromisoformat(partition)]
-            about = {"differing": sum(differing.values()), "causes": dg.MetadataValue.json(dict(differing))}
-            context.add_asset_metadata(about, partition_key=partition)
-        return dg.MaterializeResult(
-            metadata={
-                "compared": True,
-                "run_equal": result.equal,
-                "run_differing": result.differing,
-                "run_by_status": dg.MetadataValue.json(result.by_status),
-                "run_by_cause": dg.MetadataValue.json(result.by_cause),
-                "run_first_difference": " ".join(result.story),
-                "versions_read": dg.MetadataValue.json(result.versions_read),
-            }
-        )
+            about_day = _of_day(by_day[date.fromisoformat(partition)], result.by_cause)
+            report = {"report": page_of_report(job.name, partition)}
+            context.add_asset_metadata({**about_day, **report, **_of_run(result), **table}, partition_key=partition)
+        return dg.MaterializeResult(metadata={"compared": True})
 
     return reconciliation
 
@@ -104,6 +102,8 @@ def matches_stream_check(job: Job) -> dg.AssetChecksDefinition:
             return dg.AssetCheckResult(
                 passed=False, severity=dg.AssetCheckSeverity.WARN, description=f"{missing}: nothing was compared"
             )
+        if result.passed:
+            result = replace(result, description=f"no true difference: {result.description}")
         return evaluated(result)
 
     return matches_stream
@@ -122,8 +122,9 @@ def report_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.Asset
         kinds={"html"},
         code_version=job.fingerprint,
         description=(
-            "The data-quality report of the run's days, one HTML page that needs nothing else, under"
-            f" `reports/{job.name}` in the lakehouse. Not made where `matches_stream` fails."
+            "The data-quality report of the run's days: one HTML page that needs nothing else.\n\n"
+            f"`reports/{job.name}` in the lakehouse holds the newest of each range, and beside it, in a folder of the"
+            " same name, all that were made of it. Not made where `matches_stream` fails."
         ),
     )
     def report(
@@ -135,20 +136,40 @@ def report_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.Asset
         with told():
             spark.session()
             written = write_report(job, lakehouse.house, output, progress=context.log.info)
-        place = dg.MetadataValue.url(written.place) if "://" in written.place else dg.MetadataValue.path(written.place)
-        return dg.MaterializeResult(
-            metadata={
-                "report": place,
-                "state": written.state,
-                "verdict": written.verdict,
-                "failed_checks": dg.MetadataValue.json([one.name for one in written.checks if not one.passed]),
-                "output": dg.MetadataValue.json(
-                    {"from": instant_or_none(output.from_us), "to": instant_or_none(output.to_us)}
-                ),
-            }
-        )
+        failed = [one.name for one in written.checks if not one.passed]
+        about: dict[str, dg.MetadataValue] = {
+            "report": address(lakehouse.house, written.place),
+            "verdict": dg.MetadataValue.text(written.verdict),
+            "state": dg.MetadataValue.text(written.state),
+            "failed_checks": dg.MetadataValue.int(len(failed)),
+            "run_output": dg.MetadataValue.text(f"[{ends(output.from_us, output.to_us)})"),
+            "file": dg.MetadataValue.path(written.place),
+        }
+        if failed:
+            about["names_of_failed_checks"] = dg.MetadataValue.text(", ".join(failed))
+        if written.kept is not None:
+            about["kept"] = address(lakehouse.house, written.kept)
+        return dg.MaterializeResult(metadata=about)
 
     return report
+
+
+def _of_day(differing: Counter[str], causes: Iterable[str]) -> dict[str, dg.MetadataValue]:
+    """A day's differing windows, and how many of them by each cause that the run found on any day."""
+    by_cause = {f"differing_{cause}": dg.MetadataValue.int(differing[cause]) for cause in causes}
+    return {"differing": dg.MetadataValue.int(differing.total()), **by_cause}
+
+
+def _of_run(result: "Reconciliation") -> dict[str, dg.MetadataValue]:
+    about: dict[str, dg.MetadataValue] = {
+        "run_equal": dg.MetadataValue.int(result.equal),
+        "run_differing": dg.MetadataValue.int(result.differing),
+    }
+    if result.differing:
+        about["run_by_status"] = dg.MetadataValue.text(listed(result.by_status))
+        about["run_by_cause"] = dg.MetadataValue.text(listed(result.by_cause))
+        about["run_first_difference"] = dg.MetadataValue.md("\n\n".join(result.story))
+    return {**about, "versions_read": dg.MetadataValue.text(listed(result.versions_read))}
 
 
 def _by_day(house: Lakehouse, job: Job, output: OutputRange) -> Mapping[date, Counter[str]]:

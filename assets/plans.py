@@ -8,9 +8,9 @@ from pipelines.core.time import format_instant
 
 def sentences(plan: Plan) -> Iterator[str]:
     """What the plan will read and write, before it does."""
-    output = _range(plan.output.from_us, plan.output.to_us)
+    output = ends(plan.output.from_us, plan.output.to_us)
     yield f"plan: replay {plan.job} over [{output})"
-    yield f"plan: reads the arrivals [{_range(plan.read.from_us, plan.read.to_us)}] by the rule {plan.read.rule}"
+    yield f"plan: reads the arrivals [{ends(plan.read.from_us, plan.read.to_us)}] by the rule {plan.read.rule}"
     for reason in plan.read.reasons:
         yield f"plan: {reason}"
     for table in plan.reads:
@@ -31,6 +31,7 @@ def sentences(plan: Plan) -> Iterator[str]:
         yield f"plan: note: {note}"
 
 
-def _range(from_us: int | None, to_us: int | None) -> str:
+def ends(from_us: int | None, to_us: int | None) -> str:
+    """Both ends of a range in words, without its brackets."""
     begin = "the beginning" if from_us is None else format_instant(from_us)
     return f"{begin}, {'the end' if to_us is None else format_instant(to_us)}"

@@ -1,6 +1,6 @@
 """``<job>_replay``: a replay of any range, with a reason, apart from partitions and their history."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -8,9 +8,10 @@ import dagster as dg
 
 from assets.errors import told
 from assets.keys import JOB_TAG, SPARK_POOL, replay_name, verdicts_key, windows_key
+from assets.partitions import DEFAULT_START
 from assets.plans import sentences
 from assets.ranges import days_in, key_of
-from assets.replayed import of_day, of_run, why
+from assets.replayed import counted, of_day, of_run, why
 from pipelines.core.errors import UsageError
 from pipelines.core.model import Job, OutputRange
 from pipelines.core.plan import Plan, instant_or_none
@@ -67,6 +68,8 @@ def replay_job(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.JobDefi
     )
     def replay_range(context: dg.OpExecutionContext, spark: SparkResource, lakehouse: LakehouseResource) -> None:
         with told():
+            if not context.op_config["reason"].strip():
+                raise UsageError("there is no reason", key="reason", hint="say why: the run ledger keeps it")
             output = _output(context.op_config["from"], context.op_config["to"])
             plan = make_plan(job, output, lakehouse.house)
             for sentence in sentences(plan):
@@ -81,13 +84,19 @@ def replay_job(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.JobDefi
                 progress=context.log.info,
             )
             days = written_days(spark.session(), lakehouse.house, job, plan)
+            names = counted(lakehouse.house, job)
         known = set(partitions.get_partition_keys())
-        for event in _events(job, plan, of_run(summary) | why(context.run), summary.output_fingerprint, days):
+        about_run = why(context.run) | of_run(summary)
+        for event in _events(job, plan, about_run, summary.output_fingerprint, days, names):
             if event.partition in known:
                 context.log_event(event)
 
+    first_us = parse_instant(partitions.get_first_partition_key() or key_of(DEFAULT_START))
+
     @dg.job(
         name=replay_name(job.name),
+        # what the launchpad begins with: whoever starts it unchanged is asked for a reason
+        config=replay_config(job.name, OutputRange(first_us, first_us + DAY), ""),
         description=(
             f"Replays {job.name} over any output range and says why. Days that lie in the range as a whole count as"
             " materialised; of a day that lies in it in part an observation is kept."
@@ -115,15 +124,19 @@ def _output(from_: str | None, to: str | None) -> OutputRange:
 
 
 def _events(
-    job: Job, plan: Plan, about_run: dict[str, dg.MetadataValue], fingerprint: str, days: dict[date, WrittenDay]
+    job: Job,
+    plan: Plan,
+    about_run: dict[str, dg.MetadataValue],
+    fingerprint: str,
+    days: dict[date, WrittenDay],
+    names: Sequence[str],
 ) -> Iterator[dg.AssetMaterialization | dg.AssetObservation]:
     """What the run did to each day it holds, as asset events with the metadata that partitions have."""
     tags = {"dagster/data_version": fingerprint, "dagster/code_version": job.fingerprint}
     for key in (windows_key(job.name), verdicts_key(job.name)):
         for partition, part, whole in _touched(plan.output, days):
-            about = about_run | of_day(
-                job, part, days[date.fromisoformat(partition)], windows=key == windows_key(job.name)
-            )
+            day = days[date.fromisoformat(partition)]
+            about = of_day(job, plan, part, day, names, windows=key == windows_key(job.name)) | about_run
             if whole:
                 yield dg.AssetMaterialization(key, partition=partition, metadata=about, tags=tags)
             else:

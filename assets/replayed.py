@@ -1,31 +1,38 @@
 """``<job>/windows`` and ``<job>/verdicts``: one replay over the output days of a run."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
+from typing import get_args
 
 import dagster as dg
 
 from assets.errors import told
 from assets.keys import SPARK_POOL, WHY_TAG, arrivals_key, verdicts_key, windows_key
+from assets.pages import page_of_report
 from assets.partitions import arrivals_mapping
-from assets.plans import sentences
-from assets.ranges import checked_range, days_in, range_of
-from pipelines.core.model import Job, OutputRange
-from pipelines.core.plan import instant_or_none
+from assets.plans import ends, sentences
+from assets.ranges import checked_range, days_in, key_of, range_of
+from assets.tables import about_table
+from pipelines.core.model import REASONS, Job, OutputRange, Verdict
+from pipelines.core.plan import Plan, instant_or_none, is_settled
 from pipelines.core.readrange import reach_of, read_range
-from pipelines.core.time import SECOND
+from pipelines.core.time import SECOND, to_datetime
+from pipelines.job.words import policy_in_words, read_range_in_words
 from pipelines.lakehouse.layout import verdicts_table, windows_table
 from pipelines.lakehouse.planning import make_plan
-from pipelines.quality.conservation import conservation
+from pipelines.lakehouse.root import Lakehouse
+from pipelines.lakehouse.runs import runs_of
+from pipelines.quality.conservation import Conservation, conservation
 from pipelines.quality.days import WrittenDay, written_days
 from pipelines.replay import RunSummary, execute
 from resources.lakehouse import LakehouseResource
 from resources.spark import SparkResource
 
+_COUNTS = ("counts_by_verdict", "counts_by_reason")
+
 
 def replayed_assets(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.AssetsDefinition:
     """The assets ``<job>/windows`` and ``<job>/verdicts``, partitioned by output day, made by one computation."""
-    keys = (windows_key(job.name), verdicts_key(job.name))
 
     @dg.multi_asset(
         name=f"{job.name}__windows_and_verdicts",
@@ -54,15 +61,17 @@ def replayed_assets(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.As
                 progress=context.log.info,
             )
             days = written_days(spark.session(), lakehouse.house, job, plan)
-        for key in keys:
+            names = counted(lakehouse.house, job)
+            about_run = why(context.run) | of_run(summary)
+            tables = {key: about_table(lakehouse.house, name) for key, (name, _) in _about(job).items()}
+        for key, table in tables.items():
             for partition, part in days_in(output):
-                about = of_day(job, part, days[date.fromisoformat(partition)], windows=key == keys[0])
+                day = days[date.fromisoformat(partition)]
+                about_day = of_day(job, plan, part, day, names, windows=key == windows_key(job.name))
+                # all of it goes by partition, because what is told of the run as a whole would be shown first
+                about = about_day | about_run | table
                 context.add_asset_metadata(about, asset_key=key, partition_key=partition)
-            yield dg.MaterializeResult(
-                asset_key=key,
-                metadata=of_run(summary) | why(context.run),
-                data_version=dg.DataVersion(summary.output_fingerprint),
-            )
+            yield dg.MaterializeResult(asset_key=key, data_version=dg.DataVersion(summary.output_fingerprint))
 
     return windows_and_verdicts
 
@@ -90,13 +99,21 @@ def conservation_check(job: Job) -> dg.AssetChecksDefinition:
             metadata={
                 "events": found.events,
                 "verdict_rows": found.verdict_rows,
-                "runs": list(found.runs),
-                "problems": list(found.problems),
+                "runs": len(found.runs),
+                **({"problems": _problems(found)} if found.problems else {}),
             },
-            description=found.problems[0] if found.problems else None,
+            description=(
+                found.problems[0]
+                if found.problems
+                else f"{found.events} events have one fate each; {found.verdict_rows} of them are rows of verdicts"
+            ),
         )
 
     return conservation_holds
+
+
+def _problems(found: Conservation) -> dg.MetadataValue:
+    return dg.MetadataValue.table([dg.TableRecord({"problem": problem}) for problem in found.problems])
 
 
 def why(run: dg.DagsterRun) -> dict[str, dg.MetadataValue]:
@@ -114,60 +131,84 @@ def of_run(summary: RunSummary) -> dict[str, dg.MetadataValue]:
     plan = summary.plan
     return {
         "run_id": dg.MetadataValue.text(summary.run_id),
-        "run_output": dg.MetadataValue.json(_ends(plan.output.from_us, plan.output.to_us)),
-        "run_read": dg.MetadataValue.json(_ends(plan.read.from_us, plan.read.to_us)),
-        "run_counts_by_verdict": dg.MetadataValue.json(summary.counts_by_verdict),
-        "run_counts_by_reason": dg.MetadataValue.json(summary.counts_by_reason),
-        "run_rows_written": dg.MetadataValue.json(summary.rows_written),
+        "run_output": dg.MetadataValue.text(f"[{ends(plan.output.from_us, plan.output.to_us)})"),
+        "run_read": dg.MetadataValue.text(f"[{ends(plan.read.from_us, plan.read.to_us)}]"),
+        "run_read_rule": dg.MetadataValue.text(plan.read.rule),
+        "run_events": dg.MetadataValue.int(summary.events),
+        "run_rows_written": dg.MetadataValue.text(listed(summary.rows_written)),
         "run_output_fingerprint": dg.MetadataValue.text(summary.output_fingerprint),
         "run_seconds": dg.MetadataValue.float((summary.finished_us - summary.started_us) / SECOND),
-        "versions_read": dg.MetadataValue.json(plan.versions),
-        "settled": dg.MetadataValue.bool(plan.settled),
-        "unsettled": dg.MetadataValue.text(plan.unsettled or ""),
+        "versions_read": dg.MetadataValue.text(listed(plan.versions)),
     }
 
 
-def of_day(job: Job, part: OutputRange, day: WrittenDay, *, windows: bool) -> dict[str, dg.MetadataValue]:
-    """Metadata of one output day: what a replay of this day alone would read and give."""
+def counted(house: Lakehouse, job: Job) -> list[str]:
+    """Every verdict and reason that a replay of the job ever gave, in the words' own order.
+
+    A day tells each of them, zero or not, so that a plot over days has no gaps.
+    """
+    runs = runs_of(house, job.name)
+    given = {name for run in runs for counts in _COUNTS for name in dict(run[counts] or {})}
+    return [name for name in (*get_args(Verdict), *REASONS) if name in given]
+
+
+def of_day(
+    job: Job, plan: Plan, part: OutputRange, day: WrittenDay, names: Sequence[str], *, windows: bool
+) -> dict[str, dg.MetadataValue]:
+    """Metadata of one output day: what a replay of this day alone would read and give, and where its report is.
+
+    ``names`` is of :func:`counted`. Counts are numbers of their own, because those are what Dagster plots.
+    """
     read = read_range(job, part)
-    counts = {f"events_{verdict}": day.counts_by_verdict[verdict] for verdict in sorted(day.counts_by_verdict)}
-    return {
+    settled, unsettled = is_settled(read, tuple(table.end_of_log_us for table in plan.reads))
+    counts = day.counts_by_verdict + day.counts_by_reason
+    about: dict[str, dg.MetadataValue] = {
         "dagster/partition_row_count": dg.MetadataValue.int(day.windows if windows else day.verdict_rows),
-        "read_from": dg.MetadataValue.text(instant_or_none(read.from_us) or "the log's beginning"),
-        "read_to": dg.MetadataValue.text(instant_or_none(read.to_us) or "the log's end"),
         "events": dg.MetadataValue.int(day.events),
-        **{name: dg.MetadataValue.int(count) for name, count in counts.items()},
-        "counts_by_reason": dg.MetadataValue.json(dict(day.counts_by_reason)),
+        **{f"events_{name}": dg.MetadataValue.int(counts[name]) for name in names},
         "windows": dg.MetadataValue.int(day.windows),
         "output_fingerprint": dg.MetadataValue.text(day.fingerprint),
+        "read_from": dg.MetadataValue.text(instant_or_none(read.from_us) or "the log's beginning"),
+        "read_to": dg.MetadataValue.text(instant_or_none(read.to_us) or "the log's end"),
+        "settled": dg.MetadataValue.bool(settled),
     }
+    if unsettled is not None:
+        about["unsettled"] = dg.MetadataValue.text(unsettled)
+    assert part.from_us is not None
+    return {**about, "report": page_of_report(job.name, key_of(to_datetime(part.from_us).date()))}
+
+
+def listed(counts: Mapping[str, object]) -> str:
+    """``windows/tolls 24, verdicts/tolls 8``"""
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
 
 
 def _specs(job: Job) -> list[dg.AssetSpec]:
-    about: Mapping[dg.AssetKey, tuple[str, str]] = {
-        windows_key(job.name): (
-            windows_table(job),
-            "One row a window result, by the UTC day on which the window ends.",
-        ),
-        verdicts_key(job.name): (
-            verdicts_table(job),
-            "What became of each event, and why, by the UTC day of its arrival"
-            + (": those that did not simply count." if job.keep_verdicts == "exceptions" else "."),
-        ),
-    }
     reach = reach_of(job)
+    policy = "\n".join(f"- {sentence}" for sentence in (*policy_in_words(job), *read_range_in_words(job)))
     return [
         dg.AssetSpec(
             key=key,
             deps=[dg.AssetDep(arrivals_key(job.name), partition_mapping=arrivals_mapping(job))],
-            description=f"{text} Table `{table}`.\n\nReads arrivals {reach.rule}.",
+            description=f"{text}\n\nTable `{table}`, by these rules ({job.profile}):\n\n{policy}",
             code_version=job.fingerprint,
             kinds={"spark", "delta"},
-            metadata={"table": table, "profile": job.profile, "read_rule": reach.rule},
+            metadata={"profile": job.profile, "read_rule": reach.rule},
         )
-        for key, (table, text) in about.items()
+        for key, (table, text) in _about(job).items()
     ]
 
 
-def _ends(from_us: int | None, to_us: int | None) -> dict[str, str | None]:
-    return {"from": instant_or_none(from_us), "to": instant_or_none(to_us)}
+def _about(job: Job) -> dict[dg.AssetKey, tuple[str, str]]:
+    """Table and first sentence of both assets. Lists show the sentence as it stands, so no Markdown in it."""
+    kept = ": those that did not simply count" if job.keep_verdicts == "exceptions" else ""
+    return {
+        windows_key(job.name): (
+            windows_table(job),
+            "The window results of the replay, by the UTC day on which the window ends.",
+        ),
+        verdicts_key(job.name): (
+            verdicts_table(job),
+            f"What became of each event, and why, by the UTC day of its arrival{kept}.",
+        ),
+    }

@@ -1,6 +1,7 @@
 """``<job>/stream_windows``: what the live run wrote, day by day. Dagster looks at it and never makes it."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import dagster as dg
 
@@ -11,10 +12,12 @@ from pipelines.core.model import Job
 from pipelines.quality.stream_days import StreamDay, stream_days
 from resources.lakehouse import LakehouseResource
 
-_ABOUT = """What the live run of **{job}** wrote: `{table}`, by the UTC day on which the window ends.
+_ABOUT = """The window results of the live run, by the UTC day on which the window ends.
 
-`tailrace stream` or the streaming job itself writes it. Observing it writes nothing: it tells each day's
-rows, and a data version that changes when the day's files do."""
+Table `{table}`, which `tailrace stream` or the streaming job itself writes. *Observe* it and each of its days is told:
+rows, and a data version that changes when the day's files do. A day that is new or changed then counts as
+materialised, because the live run has made it; Dagster itself never does."""
+_VERSION_TAG = "dagster/data_version"
 
 
 def stream_windows_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.AssetsDefinition:
@@ -24,9 +27,9 @@ def stream_windows_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> 
         key,
         group_name=job.name,
         partitions_def=partitions,
-        description=_ABOUT.format(job=job.name, table=job.stream_windows),
+        description=_ABOUT.format(table=job.stream_windows),
         kinds={"delta"},
-        metadata={"table": job.stream_windows},
+        metadata={"dagster/table_name": job.stream_windows},
         # each day is observed on its own, with metadata, so there is no observation of the asset as a whole
         skippable=True,
     )
@@ -36,17 +39,23 @@ def stream_windows_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> 
         with told():
             days = stream_days(lakehouse.house, job)
         known = set(partitions.get_partition_keys())
+        before = context.instance.event_log_storage.get_latest_tags_by_partition(
+            key, dg.DagsterEventType.ASSET_MATERIALIZATION, [_VERSION_TAG]
+        )
+        changed = 0
         for day in days:
             if key_of(day.day) in known:
-                context.log_event(_observed(key, day))
-        context.log.info(f"{len(days)} days in {job.stream_windows}")
+                context.log_event(dg.AssetObservation(key, **_told(day)))
+                if before.get(key_of(day.day), {}).get(_VERSION_TAG) != day.identity:
+                    changed += 1
+                    context.log_event(dg.AssetMaterialization(key, **_told(day)))
+        context.log.info(f"{len(days)} days in {job.stream_windows}, {changed} of them new or changed")
         yield from ()
 
     assert isinstance(stream_windows, dg.AssetsDefinition)
     return stream_windows
 
 
-def _observed(key: dg.AssetKey, day: StreamDay) -> dg.AssetObservation:
+def _told(day: StreamDay) -> dict[str, Any]:
     rows = {} if day.rows is None else {"dagster/partition_row_count": dg.MetadataValue.int(day.rows)}
-    tags = {"dagster/data_version": day.identity}
-    return dg.AssetObservation(key, partition=key_of(day.day), metadata=rows, tags=tags)
+    return {"partition": key_of(day.day), "metadata": rows, "tags": {_VERSION_TAG: day.identity}}

@@ -5,6 +5,10 @@ in a job that a shell put into the background; on SIGTERM, or when it is killed,
 under way with its Java. So they get a process group of their own here: any of SIGINT, SIGTERM and SIGHUP stops Dagster
 as Ctrl-C would, and what is left of the group after that is ended.
 
+Reports are served beside it, to this machine alone, so that the links to them open: browsers follow no link from a
+page of the web to a file. ``TAILRACE_REPORTS_PORT`` says at which port (left out: 3010), ``TAILRACE_REPORTS_URL`` that
+others serve them.
+
 What follows on the command line goes to ``dagster dev``: ``make ui ARGS='--port 3001'``.
 """
 
@@ -16,12 +20,16 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import FrameType
 
 ROOT = Path(__file__).resolve().parent.parent
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+REPORTS_PORT = 3010
 _ORDERLY_SECONDS = 30
 _GRACE_SECONDS = 10
 
@@ -44,6 +52,33 @@ def environment(given: dict[str, str]) -> dict[str, str]:
     return {**given, "DAGSTER_HOME": str(home), "TAILRACE_LAKEHOUSE": lakehouse}
 
 
+class _Quiet(SimpleHTTPRequestHandler):
+    """Files of one folder, without a line on the terminal for each."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+def serve_reports(environment: dict[str, str]) -> dict[str, str]:
+    """The environment with the address of the reports, served from here on as long as this process lives.
+
+    Unchanged where it names an address already, where the lakehouse is no folder, and where the port is taken: then
+    links to reports are paths, and that is said.
+    """
+    lakehouse = environment["TAILRACE_LAKEHOUSE"].removeprefix("file://")
+    if environment.get("TAILRACE_REPORTS_URL") or "://" in lakehouse:
+        return environment
+    port = int(environment.get("TAILRACE_REPORTS_PORT") or REPORTS_PORT)
+    handler = partial(_Quiet, directory=str(Path(lakehouse).absolute() / "reports"))
+    try:
+        server = ThreadingHTTPServer(("127.0.0.1", port), handler)
+    except OSError as error:
+        print(f"reports are not served at port {port}: {error.strerror}; TAILRACE_REPORTS_PORT names another")
+        return environment
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return {**environment, "TAILRACE_REPORTS_URL": f"http://127.0.0.1:{server.server_port}"}
+
+
 def main(arguments: list[str]) -> int:
     """Run until Dagster ends or a signal comes; 0 after a signal, else what Dagster ended with."""
     for number in STOPS:
@@ -51,7 +86,8 @@ def main(arguments: list[str]) -> int:
         signal.signal(number, _stop)
     dagster = str(Path(sys.executable).with_name("dagster"))
     command = [dagster, "dev", "--workspace", str(ROOT / "workspace.yaml"), *arguments]
-    process = subprocess.Popen(command, cwd=ROOT, env=environment(dict(os.environ)), start_new_session=True)
+    served = serve_reports(environment(dict(os.environ)))
+    process = subprocess.Popen(command, cwd=ROOT, env=served, start_new_session=True)
     try:
         return process.wait()
     except Stopped:

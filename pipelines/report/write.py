@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,13 @@ from pipelines.report.story import State
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A report that was written: where, and what it says."""
+    """A report that was written: where, and what it says.
+
+    ``kept`` is the copy that no later report of the same range replaces; None where ``out`` chose the place.
+    """
 
     place: str
+    kept: str | None
     state: State
     verdict: str
     checks: tuple[CheckResult, ...]
@@ -28,6 +33,7 @@ class Written:
         """JSON-ready data."""
         return {
             "report": self.place,
+            "kept": self.kept,
             "state": self.state,
             "verdict": self.verdict,
             "checks": [check.as_dict() for check in self.checks],
@@ -46,6 +52,7 @@ def write_report(
 ) -> Written:
     """Write the report of ``job`` over ``output`` to ``out``, else to ``reports/<job>/<range>.html`` in the lakehouse.
 
+    In the lakehouse it is kept a second time, as ``reports/<job>/<range>/<when>.html``: the history of the range.
     ``checks`` False leaves out the checks; Spark is then started only where an input's event time is an expression.
     Raises :class:`EnvironmentUnfit` if the place cannot be written.
     """
@@ -60,8 +67,9 @@ def write_report(
     facts = gather(job, house, output, results, unchecked)
     tell("drawing the page")
     page = render(facts)
-    place = (
-        write_document(house, report_document(job.name, output), page) if out is None else str(write_file(out, page))
-    )
+    name, kept = report_document(job.name, output), None
+    if out is None:
+        kept = write_document(house, f"{name.removesuffix('.html')}/{datetime.now(UTC):%Y-%m-%dT%H%M%S.%f}.html", page)
+    place = write_document(house, name, page) if out is None else str(write_file(out, page))
     told = verdict(facts)
-    return Written(place, told.state, told.sentence, facts.checks, facts.unchecked)
+    return Written(place, kept, told.state, told.sentence, facts.checks, facts.unchecked)
