@@ -17,7 +17,8 @@ has seen. The guard gives ``event time <= arr + E`` for everything that is not d
 3. *Nothing is missed at the upper end.* What arrives after ``to + L`` counts after ``to``; windows of the range end
    before ``to`` and end with their last instant. Verdicts look at earlier arrivals only.
 
-**What history knows.** Two of the open beginnings close again once the log itself is asked (:func:`narrowed`).
+**What history knows.** Two of the open beginnings close again once the log itself is asked (:func:`narrowed`), with
+nothing carried.
 
 *No guard.* Let ``B = from - max(K, L)`` and ``a`` the first arrival of an event whose event time is B or more. Reading
 from ``min(a, B + L)`` is exact: what arrived before has event times below B and is moved up to its arrival minus L at
@@ -29,11 +30,53 @@ most, so it counts before B and its watermark lies before B. Steps 1 and 2 then 
 after at ``a2 - L`` at least, so no session spans the pause, those before it have ended before ``from``, and no
 watermark from before reaches anything after.
 
-Where a premise falls, the bound falls with it, and the range reads on to the log's own end: without a guard one far
-stamp pins the watermark for ever; with an unbounded tolerance a verdict may hang on any earlier watermark and a
-window may be met at any later arrival; a session that never pauses remembers its beginning; ``hold`` asks for the
-watermark at the end of the log, which a timeline holds back that has been silent since before any bound; atlas and
-stream_insight bound the distance of event time and arrival time nowhere.
+**With a carry** (:mod:`pipelines.core.carried` does the arithmetic). Where event time and arrival time are not bounded
+by each other, no formula bounds what must be read; what is known of the whole log does. Its *summary* holds, for each
+bucket ``[b, b + 1)`` of arrival time and each timeline, the least and the greatest time of its events and the greatest
+punctuation. All that decides about an event besides itself is one state of its timeline, folded over everything that
+arrived before: a maximum, or a counter. So
+
+4. *Beginning at a bucket with the carried state is beginning at the log's first arrival.* The states that the arrivals
+   of ``[s, ..]`` meet are folds over what came before them, and a fold over a prefix is the fold over its rest begun
+   with the fold over its head. Arrival order sorts by arrival time first, so a bucket's beginning cuts it cleanly, also
+   across partitions. Every verdict from ``s`` on is the whole log's, however far a stamp lies in the future: it is in
+   the state, and its row need not be read.
+5. *Windows are the whole log's if every event that counts in one of them is read.* With ``s`` at or before ``from``, so
+   that the verdicts of the range are among those decided, read from the first bucket that may hold such an event, and
+   to the last. What is read on top does no harm: it is judged as in the whole log, and counts where it does there.
+6. *What the whole log says at its end* (``hold``, the set of partitions) comes from the whole summary.
+
+What may count in a window of the range, by profile, and when nothing more can:
+
+*atlas, grid* (windows ``[start, end)``). The windows of the range end at ``from`` to ``to - 1``, so their events have
+times from ``from - size`` to ``to - 2``; a document keeps its time. None counts any more once ``to - 1`` is closed:
+then all ends before are, and closing never goes back. The state is ``max(E)`` and ``max(P)`` of each partition. The
+watermark is the least over *all* partitions of the log, those first heard after the range included: unless the job file
+says how many there are, one that is still to come would hold everything back, so such a range is never final. By
+``processing_time`` the times are the arrivals themselves, and what is carried is only what a verdict shows.
+
+*stream_insight, points and intervals.* The state is the number of items counted, the start of the last that triggered,
+and the last CTI, each of what was *received*. A lifetime is never moved but up, and its end never: in a grid's window
+of the range it ends after ``from - size`` and begins at ``to - 2`` or before. Once the current time (own and imported)
+is beyond ``to - 2``, later items that begin there are dropped, or moved beyond. A snapshot window of the range ends at
+an endpoint before ``to``, and a lifetime Y spans it, which reaches ``from``. Its beginning, the endpoint before, is at
+or after Y's start; so every endpoint that shapes it lies at or after ``B``, the least start of lifetimes that reach
+``from`` and begin before ``to``: what ends before ``B`` shapes nothing, and shortens no window that it is not in.
+
+*stream_analytics.* The state is M of each timeline. With ``K`` and the join's bounds as above, an event of the range
+counts from ``from - K`` to ``to - 1`` (a left join's unit on top). It counts at its own late-adjusted time, or is moved
+to a watermark it met: ``M - out_of_order`` of the carry, or of another event of its timeline and bucket, whose time
+then lies at most ``out_of_order`` above. Nothing more can count once every arrival is later than ``to + L``; or,
+without L, once all partitions have a watermark beyond ``to``, where the job file says how many there are and no key
+makes another.
+
+**What stays open**, and reads to the log's own ends: *sessions* (a session that never pauses remembers its beginning,
+and where it was cut at ``max_duration`` hangs on that); *edges* (a start that opened long ago may be open still, and
+its row, wherever it lies, is needed to count it); *count windows* (they begin n starts of their group ago, however long
+that is); times that are *expressions*, which only Spark can read. In every other profile than those that take a carry
+the same holds for an unbounded tolerance (a verdict may hang on any earlier watermark, and a window may be met at any
+later arrival), and for ``hold``, which asks for the watermark at the end of the log, and a timeline that has been
+silent since before any bound holds that back.
 """
 
 from __future__ import annotations

@@ -278,3 +278,43 @@ def test_a_fingerprint_knows_rows_and_their_number_and_nothing_else(spark: Spark
         [],
     ]
     assert len({base, *map(of, others)}) == len(others) + 1
+
+
+CARRIED = parse_job(
+    """
+tailrace: 1
+job: cars
+profile: atlas
+inputs: {cars: {columns: "at TIMESTAMP, booth STRING, n INT", timestamp_by: at, partitions: 2}}
+ordering: {allowed_lateness: 5m}
+query: {from: cars, group_by: [booth], window: {tumbling: {size: 5m}}, aggregates: {cars: "count(*)"}}
+"""
+)
+
+
+def test_a_range_with_a_carry_is_the_cut_of_the_whole_whether_its_summary_was_kept_or_not(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    house = tmp_path / "house"
+    # a stamp days ahead leaves one partition's watermark there; the other decides
+    far = {**_records(1)[0], "at": "2026-01-09T00:00:00Z"}
+    _ingest(house, [far, *_records(119, 1)])
+    output = OutputRange(T("2026-01-03T00:00:00Z"), T("2026-01-04T00:00:00Z"))
+    whole = replay(CARRIED, EVERYTHING, house, spark=spark)
+    assert whole.plan.summaries == ()
+
+    def cut(table: str, column: str) -> list[dict[str, Any]]:
+        ends = "2026-01-03T00:00:00Z", "2026-01-04T00:00:00Z"
+        return [row for row in _rows(house, table, CARRIED) if ends[0] <= row[column] < ends[1]]
+
+    before = cut("windows", "window_end"), cut("verdicts", "arrival_time"), cut("dead_letters", "arrival_time")
+    assert all(before)
+    passed = replay(CARRIED, output, house, spark=spark)
+    again = replay(CARRIED, output, house, spark=spark)
+    shutil.rmtree(house / "summaries")
+    anew = replay(CARRIED, output, house, spark=spark)
+    assert [run.plan.summaries[0].days_made for run in (passed, again, anew)] == [5, 0, 5]
+    assert [run.plan.reads[0].files for run in (passed, again, anew)] == [2, 2, 2]
+    assert len({run.output_fingerprint for run in (passed, again, anew)}) == 1
+    after = cut("windows", "window_end"), cut("verdicts", "arrival_time"), cut("dead_letters", "arrival_time")
+    assert after == before
