@@ -84,7 +84,12 @@ def whole_log_because(job: Job) -> str | None:
         if part.shape == "edge":
             return "an edge that opened long ago may still be open: its row is read wherever it lies"
     windows = [window for _, window in readrange.members_of(job.query.window)]
-    if any(isinstance(window, Session) for window in windows):
+    sessions = any(isinstance(window, Session) for window in windows)
+    if sessions and job.profile == "atlas":
+        ordering = job.ordering(job.inputs[0].name)
+        if isinstance(ordering, AtlasOrdering) and ordering.boundary == "processing_time":
+            return "a session by the clock goes on as long as arrivals do"
+    elif sessions:
         return "a session that never pauses remembers its beginning"
     if any(isinstance(window, Count) for window in windows):
         return "a count window reaches back over n starts of its group, however long ago those were"
@@ -154,10 +159,10 @@ def _by_bucket(rows: Iterable[SummaryRow]) -> list[tuple[int, list[SummaryRow]]]
 
 
 def _atlas(job: Job, output: OutputRange, summary: Summary) -> _Found:
-    part, grid = job.inputs[0], job.query.window
+    part, window = job.inputs[0], job.query.window
     ordering = job.ordering(part.name)
     assert isinstance(ordering, AtlasOrdering)
-    assert isinstance(grid, Grid)
+    assert isinstance(window, Grid | Session)
     from_us, to_us = _open(output)
     partitions = summary.partitions() if part.partitions is None else frozenset(range(part.partitions))
     unheard = None
@@ -167,24 +172,67 @@ def _atlas(job: Job, output: OutputRange, summary: Summary) -> _Found:
             f" 'partitions' of input {part.name} says how many there are"
         )
     if ordering.boundary == "processing_time":
-        within = range((from_us - grid.size_us) // summary.bucket_us, (to_us - 2) // summary.bucket_us + 1)
+        assert isinstance(window, Grid)
+        within = range((from_us - window.size_us) // summary.bucket_us, (to_us - 2) // summary.bucket_us + 1)
         held = tuple(row.bucket for row in summary.rows if row.first_us is not None and row.bucket in within)
         return _Found(held, unheard, "[from - size, to), by arrival time")
-    closing = _Closing(partitions, ordering.allowed_lateness_us)
-    buckets = []
-    for bucket, rows in _by_bucket(summary.rows):
-        if not closing.has_closed(to_us - 1) and any(
-            row.first_us is not None
-            and row.last_us is not None
-            and row.last_us >= from_us - grid.size_us
-            and row.first_us <= to_us - 2
-            for row in rows
-        ):
-            buckets.append(bucket)
-        closing.take(rows)
-    if not closing.has_closed(to_us - 1):
+    still_open, all_closed = _open_buckets(summary, _Closing(partitions, ordering.allowed_lateness_us), to_us - 1)
+    if not all_closed:
         unheard = "windows of the range are still open at the end of the log"
-    return _Found(tuple(buckets), unheard, "[from - size, to), until all windows that end before to have closed")
+    if isinstance(window, Session):
+        linked = _in_sessions(summary, window.timeout_us, from_us, to_us, still_open)
+        return _Found(linked, unheard, "from the first event that a chain of gaps links to one of them, until closed")
+    touched = {row.bucket for row in summary.rows if _touches(row, from_us - window.size_us, to_us - 2)}
+    rule = "[from - size, to), until all windows that end before to have closed"
+    return _Found(tuple(touched & still_open), unheard, rule)
+
+
+def _open_buckets(summary: Summary, closing: _Closing, end_us: int) -> tuple[set[int], bool]:
+    """The buckets before which a window that ends at ``end_us`` was not closed, and whether it is in the end."""
+    found = set()
+    for bucket, rows in _by_bucket(summary.rows):
+        if not closing.has_closed(end_us):
+            found.add(bucket)
+        closing.take(rows)
+    return found, closing.has_closed(end_us)
+
+
+def _touches(row: SummaryRow, first_us: int, last_us: int) -> bool:
+    """Whether an event of these may lie at ``first_us`` .. ``last_us``."""
+    return row.first_us is not None and row.last_us is not None and row.last_us >= first_us and row.first_us <= last_us
+
+
+def _in_sessions(summary: Summary, gap_us: int, from_us: int, to_us: int, still_open: set[int]) -> tuple[int, ...]:
+    """The buckets of every event that a chain of gaps links to an arrival of the range, or to where a session may end
+    in it; after the range only those before which not all of its sessions had closed."""
+    bucket_us = summary.bucket_us
+    arrived = range(from_us // bucket_us, (to_us - 1) // bucket_us + 1)
+    found: set[int] = set()
+    for chain in _chains([row for row in summary.rows if row.first_us is not None], gap_us):
+        buckets = {row.bucket for row in chain}
+        ends = [row.last_us + gap_us for row in chain if row.last_us is not None]
+        begins = [row.first_us + gap_us for row in chain if row.first_us is not None]
+        if max(ends) >= from_us and min(begins) <= to_us - 1:
+            found |= {bucket for bucket in buckets if bucket < arrived.stop or bucket in still_open}
+        elif any(bucket in arrived for bucket in buckets):
+            found |= {bucket for bucket in buckets if bucket < arrived.stop}
+    return tuple(found)
+
+
+def _chains(rows: Iterable[SummaryRow], gap_us: int) -> list[list[SummaryRow]]:
+    """Rows whose times a chain of gaps may link."""
+    found: list[list[SummaryRow]] = []
+    reach_us = 0
+    for row in sorted(rows, key=lambda row: row.first_us or 0):
+        assert row.first_us is not None
+        assert row.last_us is not None
+        if found and row.first_us - reach_us < gap_us:
+            found[-1].append(row)
+            reach_us = max(reach_us, row.last_us)
+        else:
+            found.append([row])
+            reach_us = row.last_us
+    return found
 
 
 class _Closing:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pipelines.core.model import AtlasOrdering, Input, Job, StreamAnalyticsOrdering, StreamInsightOrdering
+from pipelines.core.model import AtlasOrdering, Input, Job, Session, StreamAnalyticsOrdering, StreamInsightOrdering
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,8 @@ class Setting:
 
     ``time`` is the TIMESTAMP column that events happen at (None: arrival time), ``end`` the one that intervals end at.
     ``early_us`` and ``late_us`` make the time of a stream_analytics event: none if early, else at least arrival minus
-    late. ``clock``: CTIs are counted, by the three fields that follow.
+    late. ``clock``: CTIs are counted, by the three fields that follow. ``island_us``: rows hold times that lie less
+    than this apart, each from the next, instead of those of one UTC day.
     """
 
     time: str | None
@@ -33,11 +34,12 @@ class Setting:
     every_events: int | None = None
     every_us: int | None = None
     delay_us: int = 0
+    island_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryRow:
-    """Arrivals of one timeline in one bucket of arrival time, with times of one UTC day or without any.
+    """Arrivals of one timeline in one bucket of arrival time, with times of one UTC day or island, or without any.
 
     ``partition`` None: punctuations for all. ``timeline``: see :func:`timeline_text`. ``first_us`` and ``last_us``: the
     least and the greatest time of its events, None where they have none; ``end_us``: their greatest end (intervals
@@ -166,7 +168,8 @@ def setting_of(job: Job, name: str) -> Setting | None:
     time, end = (None if column is None else column.name for column in columns)
     match ordering:
         case AtlasOrdering():
-            return Setting(time)
+            window = job.query.window
+            return Setting(time, island_us=window.timeout_us if isinstance(window, Session) else None)
         case StreamAnalyticsOrdering():
             if time is None:
                 return Setting(time, over=over)

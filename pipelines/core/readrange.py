@@ -55,6 +55,14 @@ watermark is the least over *all* partitions of the log, those first heard after
 says how many there are, one that is still to come would hold everything back, so such a range is never final. By
 ``processing_time`` the times are the arrivals themselves, and what is carried is only what a verdict shows.
 
+*atlas, sessions.* Let the times of all events of the log, counted or not, fall into chains, each time less than the gap
+from the next. No event ever fits a session of another chain, in whatever order they arrive: a chain is judged by its
+own events and by what is closed when each arrives. So read from the first event of every chain that an arrival of the
+range lies in (its verdict asks which sessions of the chain are open), and of every chain in which a session may end at
+``from`` to ``to - 1``: one whose last time is ``from - gap`` or later, its first ``to - 1 - gap`` or before. Once
+``to - 1`` is closed, sessions that end there take nothing more, and what is open ends later. What is read of other
+chains may lack members; but a session ends a gap after one of its chain's times, so not in the range either way.
+
 *stream_insight, points and intervals.* The state is the number of items counted, the start of the last that triggered,
 and the last CTI, each of what was *received*. A lifetime is never moved but up, and its end never: in a grid's window
 of the range it ends after ``from - size`` and begins at ``to - 2`` or before. Once the current time (own and imported)
@@ -70,13 +78,14 @@ then lies at most ``out_of_order`` above. Nothing more can count once every arri
 without L, once all partitions have a watermark beyond ``to``, where the job file says how many there are and no key
 makes another.
 
-**What stays open**, and reads to the log's own ends: *sessions* (a session that never pauses remembers its beginning,
-and where it was cut at ``max_duration`` hangs on that); *edges* (a start that opened long ago may be open still, and
-its row, wherever it lies, is needed to count it); *count windows* (they begin n starts of their group ago, however long
-that is); times that are *expressions*, which only Spark can read. In every other profile than those that take a carry
-the same holds for an unbounded tolerance (a verdict may hang on any earlier watermark, and a window may be met at any
-later arrival), and for ``hold``, which asks for the watermark at the end of the log, and a timeline that has been
-silent since before any bound holds that back.
+**What stays open**, and reads to the log's own ends: *sessions* of stream_analytics (one that never pauses remembers its
+beginning, and where it was cut at ``max_duration`` hangs on that; the policy moves times, so that pauses between them
+are not known before all is judged) and those by the clock (they go on as long as arrivals do); *edges* (a start that
+opened long ago may be open still, and its row, wherever it lies, is needed to count it); *count windows* (they begin n
+starts of their group ago, however long that is); times that are *expressions*, which only Spark can read. For a profile
+whose engine takes no carry the same holds of an unbounded tolerance (a verdict may hang on any earlier watermark, and a
+window may be met at any later arrival), and of ``hold``, which asks for the watermark at the end of the log, and a
+timeline that has been silent since before any bound holds that back.
 """
 
 from __future__ import annotations

@@ -220,7 +220,7 @@ def _sum_up(rows: pa.Table, setting: Setting, before: Clock) -> pa.Table:
     grouped = {
         "input_partition": rows["input_partition"],
         **{f"key{place}": _where(usable, rows[name]) for place, name in enumerate(setting.over)},
-        "time_day": pa.array(_values(time) // DAY, mask=~np.asarray(usable)),
+        "together": _together(time, rows["input_partition"], setting),
     }
     values = {
         "time": time,
@@ -279,6 +279,19 @@ def _times(rows: pa.Table, setting: Setting, is_event: pa.ChunkedArray) -> pa.Ar
     if setting.late_us is not None:
         time = np.maximum(time, arrival - setting.late_us)
     return pa.array(time, pa.int64(), mask=~usable)
+
+
+def _together(time: pa.Array, partition: pa.ChunkedArray, setting: Setting) -> pa.Array:
+    """A number for each time, the same for those that share a row of the summary; null where there is none."""
+    values, unusable = _values(time), ~np.asarray(time.is_valid())
+    if setting.island_us is None:
+        return pa.array(values // DAY, mask=unusable)
+    who = _values(partition)
+    order = np.lexsort((values, who, unusable))
+    apart = (np.diff(values[order]) >= setting.island_us) | (np.diff(who[order]) != 0)
+    islands = np.zeros(len(values), np.int64)
+    islands[order] = np.concatenate([[0], np.cumsum(apart)])[: len(values)]
+    return pa.array(islands, mask=unusable)
 
 
 def _advanced(setting: Setting, time: pa.Array, punctuation: pa.ChunkedArray, before: Clock) -> Clock:

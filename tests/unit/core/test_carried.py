@@ -183,6 +183,41 @@ def test_by_the_clock_an_atlas_range_reads_its_own_arrivals_and_one_window_more(
     assert as_planned(clock, arrivals) == run(clock, arrivals, RANGE)
 
 
+SESSIONS = job("atlas", "{session: {gap: 5m}}", "{allowed_lateness: 5m}", ", partitions: 1")
+
+
+def test_an_atlas_session_is_read_from_its_first_event_however_long_it_has_lasted() -> None:
+    steady = [(minute * MINUTE, minute * MINUTE) for minute in range(-300, 90, 4)]
+    # five minutes apart is two sessions, one microsecond less is one
+    apart = log((-305 * MINUTE, -305 * MINUTE), *steady)
+    linked = log((-305 * MINUTE, -305 * MINUTE + 1), *steady)
+    assert first_read(SESSIONS, apart) == -300 * MINUTE
+    assert first_read(SESSIONS, linked) == -305 * MINUTE
+    for rows in (apart, linked):
+        assert as_planned(SESSIONS, rows) == run(SESSIONS, rows, RANGE)
+
+
+def test_an_atlas_session_that_can_end_in_the_range_is_read_whole() -> None:
+    for end, expected in ((0, -9 * HOUR), (-1, 0)):
+        ended = log((-9 * HOUR, -8 * MINUTE), (-8 * HOUR, -5 * MINUTE + end), (3 * HOUR, 3 * HOUR))
+        assert first_read(SESSIONS, ended) == expected
+        whole = run(SESSIONS, ended, RANGE)
+        assert len(whole.windows) == 1 + end
+        assert as_planned(SESSIONS, ended) == whole
+    ended = log((-9 * HOUR, -8 * MINUTE), (-8 * HOUR, -5 * MINUTE))
+    assert carried(SESSIONS, ended, -9 * HOUR + 1, HOUR) != run(SESSIONS, ended, RANGE)
+
+
+def test_an_atlas_document_is_late_or_not_by_the_session_it_fits_which_is_read() -> None:
+    closed = log((-9 * HOUR, -9 * HOUR), (-8 * HOUR, -8 * HOUR), (MINUTE, -9 * HOUR + MINUTE))
+    open_still = log((-9 * HOUR, -9 * HOUR), (-8 * HOUR, -9 * HOUR + 3 * MINUTE), (MINUTE, -9 * HOUR + MINUTE))
+    for rows, verdict in ((closed, "dropped"), (open_still, "accepted")):
+        assert first_read(SESSIONS, rows) == -9 * HOUR
+        assert [fate.verdict for fate in as_planned(SESSIONS, rows).fates] == [verdict]
+        assert as_planned(SESSIONS, rows) == run(SESSIONS, rows, RANGE)
+    assert [fate.verdict for fate in carried(SESSIONS, open_still, 0, HOUR).fates] == ["dropped"]
+
+
 # -- stream_insight ---------------------------------------------------------------------------------------------------
 
 
@@ -258,7 +293,7 @@ def test_a_snapshot_reads_every_endpoint_since_the_start_of_what_is_still_alive_
 @pytest.mark.parametrize(
     ("of", "why"),
     [
-        (job("atlas", "{session: {gap: 5m}}", "{}"), "session"),
+        (job("atlas", "{session: {gap: 5m}}", "{boundary: processing_time}"), "clock"),
         (job("stream_insight", "{count: {n: 2}}", "{advance: {every: 1}, action: drop}"), "count window"),
         (
             job(

@@ -45,6 +45,7 @@ query: {{from: cars, window: {window}, aggregates: {{n: "count(*)"}}}}
 ATLAS = job("atlas", "{allowed_lateness: 5m}", more=", partitions: 2")
 JOBS = {
     "atlas": ATLAS,
+    "sessions": job("atlas", "{allowed_lateness: 5m}", "{session: {gap: 90m}}"),
     "guarded": job("stream_analytics", "{early_arrival: 1h, late_arrival: unbounded}", more=", over: [LANE, plate]"),
     "late": job("stream_analytics", "{early_arrival: off, late_arrival: 2h}"),
     "every third": job("stream_insight", "{advance: {every: 3}, delay: -1us, action: drop}"),
@@ -116,12 +117,19 @@ def save(house: Path, of: Summed) -> None:
         keep(Lakehouse.at(house), of.input, of.unsaved)
 
 
-def merged(summary: Summary) -> object:
-    """A summary with rows that speak of the same put together."""
+def merged(summary: Summary, gap_us: int | None = None) -> object:
+    """A summary with rows that speak of the same put together; ``gap_us``: those of one island."""
     rows: dict[object, list[SummaryRow]] = {}
-    for row in summary.rows:
-        day = None if row.first_us is None else row.first_us // DAY
-        rows.setdefault((row.bucket, row.partition, row.timeline, day), []).append(row)
+    islands: dict[object, tuple[int, int]] = {}
+    for row in sorted(summary.rows, key=lambda row: row.first_us or 0):
+        place: int | None = None
+        if row.first_us is not None and row.last_us is not None:
+            place = row.first_us // DAY
+            if gap_us is not None:
+                place, reach_us = islands.get((row.bucket, row.partition), (0, row.first_us))
+                place += row.first_us - reach_us >= gap_us
+                islands[row.bucket, row.partition] = place, max(reach_us, row.last_us)
+        rows.setdefault((row.bucket, row.partition, row.timeline, place), []).append(row)
 
     def most(values: Sequence[int | None]) -> int | None:
         return max((value for value in values if value is not None), default=None)
@@ -139,11 +147,16 @@ def merged(summary: Summary) -> object:
     }
 
 
+def gap(of: Job) -> int | None:
+    setting = setting_of(of, "cars")
+    return None if setting is None else setting.island_us
+
+
 def listed(of: Job, rows: Sequence[Arrival]) -> object:
     """The same, arrival by arrival."""
     summary = ListedHistory(of, rows).summary("cars")
     assert summary is not None
-    return merged(summary)
+    return merged(summary, gap(of))
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -151,7 +164,7 @@ def test_a_summary_says_what_the_arrivals_say_one_by_one(name: str, tmp_path: Pa
     for seed in range(6):
         rows = arrivals(Random(seed), 40)
         log = append(tmp_path, JOBS[name].inputs[0], rows, "overwrite")
-        assert merged(found(tmp_path, JOBS[name], log).summary) == listed(JOBS[name], rows)
+        assert merged(found(tmp_path, JOBS[name], log).summary, gap(JOBS[name])) == listed(JOBS[name], rows)
 
 
 @settings(
@@ -174,11 +187,11 @@ def test_a_summary_extended_batch_by_batch_is_the_one_made_at_once(seed: int, na
         batch, left[part] = left[part][:many], left[part][many:]
         taken += batch
         extended = found(house, of, append(house, of.inputs[0], batch))
-        assert merged(extended.summary) == listed(of, taken)
+        assert merged(extended.summary, gap(of)) == listed(of, taken)
         save(house, extended)
         again = found(house, of, DeltaTable(str(house / "arrivals" / "cars")))
         assert (again.days_made, again.files, again.unsaved) == (0, 0, None)
-        assert merged(again.summary) == listed(of, taken)
+        assert merged(again.summary, gap(of)) == listed(of, taken)
     shutil.rmtree(house)
 
 
@@ -190,6 +203,17 @@ def one_a_day(days: Sequence[int], first_sequence: int = 0) -> list[Arrival]:
 
 
 NOTHING_ELSE = dict.fromkeys(["ends", "lane", "plate"])
+
+
+def test_islands_of_time_are_kept_apart_by_the_gap_and_no_less(tmp_path: Path) -> None:
+    of = JOBS["sessions"]
+    times = [0, 90 * 60 * SECOND - 1, 180 * 60 * SECOND - 1]
+    rows = [Arrival("cars", 0, n, BEGIN + n, {"At": BEGIN + at, **NOTHING_ELSE}) for n, at in enumerate(times)]
+    kept = found(tmp_path, of, append(tmp_path, of.inputs[0], rows)).summary.rows
+    assert sorted(((row.first_us or 0) - BEGIN, (row.last_us or 0) - BEGIN) for row in kept) == [
+        (0, times[1]),
+        (times[2], times[2]),
+    ]
 
 
 def test_only_the_days_that_grew_are_passed_over_again(tmp_path: Path) -> None:
@@ -231,7 +255,7 @@ def test_a_deleted_summary_and_one_of_other_settings_cost_a_pass_and_no_number(t
         save(tmp_path, found(tmp_path, of, log))
     for of in JOBS.values():
         assert found(tmp_path, of, log).days_made == 0
-        assert merged(found(tmp_path, of, log).summary) == listed(of, rows)
+        assert merged(found(tmp_path, of, log).summary, gap(of)) == listed(of, rows)
     shutil.rmtree(tmp_path / "summaries")
     again = found(tmp_path, ATLAS, log)
     assert again.days_made == again.days == DAYS
