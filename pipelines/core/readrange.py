@@ -78,8 +78,8 @@ then lies at most ``out_of_order`` above. Nothing more can count once every arri
 without L, once all partitions have a watermark beyond ``to``, where the job file says how many there are and no key
 makes another.
 
-**What stays open**, and reads to the log's own ends: *sessions* of stream_analytics (one that never pauses remembers its
-beginning, and where it was cut at ``max_duration`` hangs on that; the policy moves times, so that pauses between them
+**What stays open**, and reads to the log's own ends: *sessions* of stream_analytics (one that never pauses remembers
+its beginning, and where it was cut at ``max_duration`` hangs on that; the policy moves times: pauses between them
 are not known before all is judged) and those by the clock (they go on as long as arrivals do); *edges* (a start that
 opened long ago may be open still, and its row, wherever it lies, is needed to count it); *count windows* (they begin n
 starts of their group ago, however long that is); times that are *expressions*, which only Spark can read. For a profile
