@@ -57,7 +57,8 @@ def _decide(job: Job, house: Lakehouse, partitions: dg.PartitionsDefinition[str]
     day = settled.day.isoformat()
     if not partitions.has_partition_key(day):
         return dg.SkipReason(
-            f"{day} is settled, but not over yet by this machine's clock, or older than the partitions"
+            f"{day} is settled, but no partition yet: it is not over by this machine's clock, or the definitions were"
+            " loaded before the logs had it: reload them"
         )
     stale = {found.day: found for found in stale_days(house, job)}
     if is_replayed(house, job, settled.day) and settled.day not in stale:

@@ -15,7 +15,9 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home.mkdir()
     monkeypatch.setenv("DAGSTER_HOME", str(home))
     monkeypatch.setenv("TAILRACE_LAKEHOUSE", str(tmp_path / "no_lakehouse"))
-    for name in ("TAILRACE_JOBS", "TAILRACE_START"):
+    # one day the logs of these tests will be history
+    monkeypatch.setenv("TAILRACE_END", "2100-01-01")
+    for name in ("TAILRACE_JOBS", "TAILRACE_START", "TAILRACE_REPORTS_URL"):
         monkeypatch.delenv(name, raising=False)
 
 

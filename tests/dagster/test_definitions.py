@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
@@ -15,12 +16,13 @@ from dagster._core.instance.ref import InstanceRef
 from small_jobs import DOCKS, TOLLS, load, tolls
 
 from assets.definitions import build
-from assets.partitions import arrivals_mapping, daily, first_day
+from assets.partitions import arrivals_mapping, daily, days_of
 from pipelines.core.errors import UsageError
 from pipelines.core.model import OutputRange
 from pipelines.core.readrange import read_range
 from pipelines.core.time import DAY, MICROSECOND, parse_instant
 from pipelines.job.load import parse_job
+from pipelines.lakehouse.ingest import ingest
 from pipelines.lakehouse.root import Lakehouse
 
 ROOT = Path(__file__).parents[2]
@@ -51,12 +53,12 @@ def test_loading_the_definitions_imports_no_spark_and_takes_less_than_three_seco
         "import sys, time\n"
         "from assets.definitions import defs\n"
         "defs.get_repository_def()\n"
-        "print('pyspark' in sys.modules, time.process_time() < 3)\n"
+        "print([name for name in ('pyspark', 'py4j', 'delta') if name in sys.modules], time.process_time() < 3)\n"
     )
     done = subprocess.run(
         [sys.executable, "-W", "error::dagster.BetaWarning", "-c", code], cwd=ROOT, capture_output=True, text=True
     )
-    assert done.stdout.split() == ["False", "True"], done.stderr
+    assert done.stdout.split() == ["[]", "True"], done.stderr
 
 
 def test_the_workspace_file_is_valid_for_dagster(jobs: Path) -> None:
@@ -174,6 +176,7 @@ def test_both_instance_files_retry_crashes_alone_share_one_pool_and_send_nothing
 ) -> None:
     for variable in ("HOST", "USERNAME", "PASSWORD", "DB"):
         monkeypatch.setenv(f"DAGSTER_PG_{variable}", "somewhere")
+    monkeypatch.setenv("DAGSTER_PG_PORT", "5432")
     shutil.copy(ROOT / "deploy" / name, tmp_path / "dagster.yaml")
     found = InstanceRef.from_dir(str(tmp_path))
     assert storage in found.run_storage_data.class_name or storage in found.storage_data.class_name
@@ -239,23 +242,62 @@ def test_days_begin_with_2013_as_long_as_nothing_was_ingested(jobs: Path) -> Non
 
 def test_days_begin_where_the_first_arrival_may_count(tmp_path: Path) -> None:
     # the first arrival is at 2026-03-01T00:02:00Z and may count up to five minutes earlier
-    assert first_day(tolls(), Lakehouse.at(load(tmp_path))) == date(2026, 2, 28)
+    assert days_of(tolls(), Lakehouse.at(load(tmp_path)))[0] == date(2026, 2, 28)
 
 
 def test_without_a_late_bound_days_begin_a_week_before_the_first_arrival(tmp_path: Path) -> None:
     job = parse_job(TOLLS.replace("late_arrival: 5m", "late_arrival: unbounded"))
-    assert first_day(job, Lakehouse.at(load(tmp_path))) == date(2026, 2, 22)
+    assert days_of(job, Lakehouse.at(load(tmp_path)))[0] == date(2026, 2, 22)
 
 
 def test_the_environment_overrides_where_days_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAILRACE_START", "2020-02-29")
-    assert first_day(tolls(), Lakehouse.at(load(tmp_path))) == date(2020, 2, 29)
+    assert days_of(tolls(), Lakehouse.at(load(tmp_path)))[0] == date(2020, 2, 29)
 
 
-def test_a_start_that_is_no_day_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TAILRACE_START", "soon")
-    with pytest.raises(UsageError, match="'soon' is not a day"):
-        first_day(tolls(), NOWHERE)
+@pytest.mark.parametrize("variable", ["TAILRACE_START", "TAILRACE_END"])
+def test_a_start_or_an_end_that_is_no_day_is_an_error(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "soon")
+    with pytest.raises(UsageError, match=f"{variable}: 'soon' is not a day"):
+        days_of(tolls(), NOWHERE)
+
+
+def old_log(folder: Path, last_arrival: str) -> Lakehouse:
+    """A log of two cars, the first on New Year's Day of 2013."""
+    lines = [
+        {"arrival_time": arrival, "input_partition": 0, "sequence": place, "at": arrival, "booth": "b"}
+        for place, arrival in enumerate(["2013-01-01T00:05:00Z", last_arrival])
+    ]
+    (folder / "old.jsonl").write_text("\n".join(json.dumps(line) for line in lines), encoding="utf-8")
+    root = str(folder / "old")
+    ingest(tolls(), "cars", [folder / "old.jsonl"], root, "first")
+    return Lakehouse.at(root)
+
+
+@pytest.mark.parametrize(
+    ("last", "end"),
+    [
+        # the last arrival may count five minutes later, in an hour that ends up to an hour after that
+        ("2013-12-31T22:54:00Z", "2014-01-01"),
+        ("2013-12-31T22:56:00Z", "2014-01-02"),
+    ],
+)
+def test_the_days_of_history_end_with_its_last_result(
+    tmp_path: Path, last: str, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TAILRACE_END")
+    assert days_of(tolls(), old_log(tmp_path, last)) == (date(2013, 1, 1), date.fromisoformat(end))
+    keys = daily(tolls(), old_log(tmp_path, last)).get_partition_keys()
+    assert keys[-1] == (date.fromisoformat(end) - timedelta(days=1)).isoformat()
+
+
+def test_days_go_on_with_the_clock_while_a_log_was_added_to_within_a_year(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TAILRACE_END")
+    lately = datetime.now(UTC) - timedelta(days=365)
+    assert days_of(tolls(), old_log(tmp_path, lately.strftime("%Y-%m-%dT%H:%M:%SZ")))[1] is None
+    assert days_of(tolls(), NOWHERE) == (date(2013, 1, 1), None)
 
 
 @pytest.mark.parametrize(
