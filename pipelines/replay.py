@@ -11,23 +11,28 @@ import importlib.metadata
 import platform
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from pipelines import __version__
 from pipelines.core.model import REASONS, Job, OutputRange
 from pipelines.core.plan import Plan
 from pipelines.core.time import format_instant, from_datetime, to_datetime
 from pipelines.lakehouse import runs, summaries
-from pipelines.lakehouse.layout import WINDOWS, dead_letters_table, result_tables, verdicts_table, windows_table
+from pipelines.lakehouse.layout import dead_letters_table, result_tables, verdicts_table, windows_table
 from pipelines.lakehouse.planning import AsOf, make_plan
 from pipelines.lakehouse.root import Lakehouse
+from pipelines.lakehouse.small import is_small, take, take_fingerprinted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from pipelines.lakehouse.scans import Scanned
 
 Progress = Callable[[str], None]
 
@@ -40,7 +45,9 @@ class RunSummary:
     """One finished run: a row of ``runs``, and the plan it executed.
 
     ``counts_by_verdict`` and ``counts_by_reason`` count every event of the output range, also those that
-    ``keep_verdicts: exceptions`` does not write. ``rows_written`` and ``versions_written`` go by table.
+    ``keep_verdicts: exceptions`` does not write. ``rows_written`` and ``versions_written`` go by table, as do
+    ``files_read`` and ``bytes_read``: the files of each log that Spark opened, once each, and ``scans``: how often it
+    went through them. Where the plan had said otherwise, ``warnings`` say so.
     """
 
     run_id: str
@@ -54,6 +61,10 @@ class RunSummary:
     started_us: int
     finished_us: int
     engine: dict[str, str] = field(default_factory=dict)
+    files_read: dict[str, int] = field(default_factory=dict)
+    bytes_read: dict[str, int] = field(default_factory=dict)
+    scans: dict[str, int] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
     @property
     def events(self) -> int:
@@ -72,6 +83,10 @@ class RunSummary:
             "counts_by_reason": self.counts_by_reason,
             "rows_written": self.rows_written,
             "versions_written": self.versions_written,
+            "files_read": self.files_read,
+            "bytes_read": self.bytes_read,
+            "scans": self.scans,
+            "warnings": list(self.warnings),
             "output_fingerprint": self.output_fingerprint,
             "started_at": format_instant(self.started_us),
             "finished_at": format_instant(self.finished_us),
@@ -138,6 +153,10 @@ def execute(
         counts_by_reason=work.counts_by_reason,
         rows_written=work.rows_written,
         versions_written=work.versions_written,
+        files_read={name: one.files for name, one in work.scanned.items()},
+        bytes_read={name: one.size_bytes for name, one in work.scanned.items()},
+        scans={name: one.scans for name, one in work.scanned.items()},
+        warnings=work.warnings,
         output_fingerprint=work.output_fingerprint,
         started_us=started_us,
         finished_us=finished_us,
@@ -169,7 +188,10 @@ class _Run:
         self.rows_written: dict[str, int] = {}
         self.versions_written: dict[str, int] = {}
         self.output_fingerprint = ""
+        self.scanned: dict[str, Scanned] = {}
+        self.warnings: tuple[str, ...] = ()
         self._expected: Counter[str] = Counter()
+        self._layouts = dict(result_tables(job))
         self.engine = _versions()
 
     def facts(self) -> dict[str, Any]:
@@ -179,6 +201,10 @@ class _Run:
             "counts_by_reason": self.counts_by_reason,
             "rows_written": self.rows_written,
             "versions_written": self.versions_written,
+            "files_read": {name: one.files for name, one in self.scanned.items()},
+            "bytes_read": {name: one.size_bytes for name, one in self.scanned.items()},
+            "scans": {name: one.scans for name, one in self.scanned.items()},
+            "warnings": list(self.warnings),
             "output_fingerprint": self.output_fingerprint or None,
             "engine": self.engine,
         }
@@ -188,26 +214,24 @@ class _Run:
         from pipelines.lakehouse.write import check_columns, with_day
         from pipelines.runtime.session import session
 
-        spark = spark or session()
+        small = is_small(self.job, self.plan, self.house)
+        spark = spark or session(short=small)
         self.engine["java"] = _java_version(spark)
         self.tell("reading the logs")
         for one in self.plan.summaries:
             if one.unsaved is not None:
                 summaries.keep(self.house, one.input, one.unsaved)
         frames = self.decide(spark)
-        kept = {name: self._kept(name, frame) for name, frame in frames.items()}
-        layouts = dict(result_tables(self.job))
-        kept = {name: with_day(frame, layouts[name]) for name, frame in kept.items()}
-        for name, frame in kept.items():
-            check_columns(self.house, name, frame, self.plan.output)
+        for name, frame in frames.items():
+            check_columns(self.house, name, with_day(frame, self._layouts[name]), self.plan.output)
+        self.tell("deciding and counting")
+        if small:
+            self._write(self._take(frames))
+            return
         for frame in frames.values():
             frame.persist()
         try:
-            self.tell("deciding and counting")
-            self._count(frames, kept)
-            for name, frame in kept.items():
-                self.tell(f"writing {name}")
-                self._write(name, frame)
+            self._write(self._count(frames))
         finally:
             for frame in frames.values():
                 frame.unpersist()
@@ -228,7 +252,7 @@ class _Run:
         frames[windows_table(self.job)] = result.windows
         return frames
 
-    def _is_kept(self, verdict: str, reasons: list[str]) -> bool:
+    def _is_kept(self, verdict: str, reasons: tuple[str, ...]) -> bool:
         """Whether the verdicts table keeps such a row; :meth:`_kept` says the same in SQL."""
         return self.job.keep_verdicts == "all" or not (verdict == "accepted" and not reasons)
 
@@ -237,32 +261,66 @@ class _Run:
             return frame.filter("NOT (verdict = 'accepted' AND size(reasons) = 0)")
         return frame
 
-    def _count(self, frames: dict[str, DataFrame], kept: dict[str, DataFrame]) -> None:
-        """Compute everything once, before anything is written."""
-        from pipelines.lakehouse.write import fingerprint
+    def _count(self, frames: dict[str, DataFrame]) -> dict[str, DataFrame]:
+        """Compute everything once, before anything is written; what each table is given."""
+        from pipelines.lakehouse.write import fingerprint, with_day
 
-        verdicts: Counter[str] = Counter()
-        reasons: Counter[str] = Counter()
-        for row in frames[verdicts_table(self.job)].groupBy("verdict", "reasons").count().collect():
-            verdicts[row["verdict"]] += row["count"]
-            reasons.update(dict.fromkeys(row["reasons"], row["count"]))
-            if self._is_kept(row["verdict"], row["reasons"]):
-                self._expected[verdicts_table(self.job)] += row["count"]
-        self.counts_by_verdict = {name: verdicts[name] for name in sorted(verdicts)}
-        self.counts_by_reason = {name: reasons[name] for name in REASONS if reasons[name]}
+        fates = frames[verdicts_table(self.job)].groupBy("verdict", "reasons").count().collect()
+        self._tell_fates({(row["verdict"], tuple(row["reasons"])): row["count"] for row in fates})
         windows = fingerprint(frames[windows_table(self.job)])
         self.output_fingerprint = windows.fingerprint
         self._expected[windows_table(self.job)] = windows.rows
-        if dead_letters_table(self.job) in kept:
-            self._expected[dead_letters_table(self.job)] = kept[dead_letters_table(self.job)].count()
+        if dead_letters_table(self.job) in frames:
+            self._expected[dead_letters_table(self.job)] = frames[dead_letters_table(self.job)].count()
+        self._confirm(frames.values())
+        return {name: with_day(self._kept(name, frame), self._layouts[name]) for name, frame in frames.items()}
 
-    def _write(self, name: str, frame: DataFrame) -> None:
+    def _take(self, frames: dict[str, DataFrame]) -> dict[str, pa.Table]:
+        """As :meth:`_count`, with everything in memory."""
+        taken = {
+            name: take(frame, self._layouts[name]) for name, frame in frames.items() if name != windows_table(self.job)
+        }
+        name = windows_table(self.job)
+        taken[name], self.output_fingerprint = take_fingerprinted(frames[name], self._layouts[name])
+        self._confirm(one.query for one in taken.values())
+        rows = {name: one.rows for name, one in taken.items()}
+        fates = rows[verdicts_table(self.job)]
+        each = [(fate["verdict"], tuple(fate["reasons"])) for fate in fates.select(["verdict", "reasons"]).to_pylist()]
+        rows[verdicts_table(self.job)] = fates.filter(pa.array([self._is_kept(*fate) for fate in each], pa.bool_()))
+        self._expected = Counter({name: len(table) for name, table in rows.items()})
+        self._tell_fates(Counter(each))
+        return rows
+
+    def _tell_fates(self, fates: Mapping[tuple[str, tuple[str, ...]], int]) -> None:
+        """Count events by verdict and reason, and the rows that table ``verdicts`` keeps of them."""
+        verdicts: Counter[str] = Counter()
+        reasons: Counter[str] = Counter()
+        for (verdict, why), count in fates.items():
+            verdicts[verdict] += count
+            reasons.update(dict.fromkeys(why, count))
+        self.counts_by_verdict = {name: verdicts[name] for name in sorted(verdicts)}
+        self.counts_by_reason = {name: reasons[name] for name in REASONS if reasons[name]}
+        kept = sum(count for (verdict, why), count in fates.items() if self._is_kept(verdict, why))
+        self._expected[verdicts_table(self.job)] = kept
+
+    def _confirm(self, frames: Iterable[DataFrame]) -> None:
+        """Hold what the executed queries opened against what the plan said."""
+        from pipelines.lakehouse.scans import scanned
+
+        self.scanned = scanned(frames, self.house, self.plan.reads)
+        told = [self.scanned[table.table].differs_from(table) for table in self.plan.reads]
+        self.warnings = tuple(one for one in told if one is not None)
+
+    def _write(self, results: Mapping[str, DataFrame | pa.Table]) -> None:
         from pipelines.lakehouse.write import replace_range
 
-        layout = dict(result_tables(self.job)).get(name, WINDOWS)
         metadata = {"tailrace": "replay", "run_id": self.run_id}
-        self.versions_written[name] = replace_range(frame, self.house, name, layout, self.plan.output, metadata)
-        self.rows_written[name] = self._expected[name]
+        for name, layout in self._layouts.items():
+            self.tell(f"writing {name}")
+            self.versions_written[name] = replace_range(
+                results[name], self.house, name, layout, self.plan.output, metadata
+            )
+            self.rows_written[name] = self._expected[name]
 
 
 def _ledger_row(plan: Plan, kind: str, reason: str | None, started_us: int) -> dict[str, Any]:
@@ -284,6 +342,8 @@ def _ledger_row(plan: Plan, kind: str, reason: str | None, started_us: int) -> d
         "read_rule": plan.read.rule,
         "settled": plan.settled,
         "versions_read": plan.versions,
+        "files_planned": {read.table: read.files for read in plan.reads},
+        "bytes_planned": {read.table: read.size_bytes for read in plan.reads},
         "started_at": to_datetime(started_us),
         "process": runs.this_process(),
         "engine": _versions(),

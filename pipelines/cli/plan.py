@@ -72,7 +72,7 @@ def tell_plan(out: Console, plan: Plan) -> None:
         end = "empty" if read.end_of_log_us is None else f"ends at {format_instant(read.end_of_log_us)}"
         lines.append(
             f"    {read.table} version {read.version}: {rows}, {read.files} of {read.files_total} files,"
-            f" {_size(read.size_bytes)}; the log {end}"
+            f" {size(read.size_bytes)}; the log {end}"
         )
     for written in plan.writes:
         before = "not yet written" if written.version is None else f"version {written.version}"
@@ -90,7 +90,7 @@ def _carry(one: SummaryUse) -> str:
         return f"carry of {one.input} from {one.table}: all {one.days} days of arrivals are kept there"
     return (
         f"carry of {one.input} from {one.table}: {one.days_made} of {one.days} days of arrivals are not kept there,"
-        f" one pass over columns of {one.rows} rows in {one.files} files, {_size(one.size_bytes)}; a replay keeps them"
+        f" one pass over columns of {one.rows} rows in {one.files} files, {size(one.size_bytes)}; a replay keeps them"
     )
 
 
@@ -100,10 +100,11 @@ def _span(from_us: int | None, to_us: int | None, end: str) -> str:
     return f"[{first}, {last}{end}"
 
 
-def _size(size_bytes: int) -> str:
-    size = float(size_bytes)
+def size(size_bytes: int) -> str:
+    """Bytes for a person, like 98.9 KiB."""
+    found = float(size_bytes)
     for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"
+        if found < 1024:
+            return f"{found:.0f} {unit}" if unit == "B" else f"{found:.1f} {unit}"
+        found /= 1024
+    return f"{found:.1f} TiB"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipelines.cli.common import context, emit, find_job, note, output_range, progress
-from pipelines.cli.plan import AS_OF, FROM, JOB, TO, versions
+from pipelines.cli.plan import AS_OF, FROM, JOB, TO, size, versions
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,6 +43,8 @@ def register(app: typer.Typer) -> None:
             )
         for text in summary.plan.notes:
             note(f"note: {text}")
+        for text in summary.warnings:
+            note(f"warning: {text}")
         emit(summary.as_dict(), lambda out: _tell(out, summary))
 
 
@@ -52,6 +54,8 @@ def _tell(out: Console, summary: RunSummary) -> None:
     lines += [f"  {verdict}: {count}" for verdict, count in summary.counts_by_verdict.items()]
     if summary.counts_by_reason:
         lines.append("  reasons: " + ", ".join(f"{name} {count}" for name, count in summary.counts_by_reason.items()))
+    for table, files in summary.files_read.items():
+        lines.append(f"  read {files} file(s) of {table}, {size(summary.bytes_read[table])}")
     for table, rows in summary.rows_written.items():
         lines.append(f"  wrote {rows} row(s) to {table}, version {summary.versions_written[table]}")
     lines.append(f"  fingerprint of the windows {summary.output_fingerprint}")

@@ -20,7 +20,8 @@ class ReadTable:
 
     ``files``, ``size_bytes`` and ``rows`` are what will be opened, predicted from the table's statistics: an upper
     bound of what the read range needs. ``rows`` is None where statistics are missing. ``end_of_log_us`` is the last
-    arrival, cut down to the millisecond; None for an empty log.
+    arrival, cut down to the millisecond; None for an empty log. ``paths`` names those files, under the table, where
+    they are few and plain Parquet: they are opened as they stand, however long the log; else the log is asked again.
     """
 
     input: str
@@ -32,6 +33,7 @@ class ReadTable:
     files_total: int
     rows_total: int | None
     end_of_log_us: int | None
+    paths: tuple[str, ...] = field(default=(), repr=False)
 
     def as_dict(self) -> dict[str, object]:
         """JSON-ready data."""

@@ -18,16 +18,32 @@ class Layout:
 
     def condition(self, output: OutputRange) -> str | None:
         """SQL for ``[from, to)`` on ``time``, with the partition's bounds for pruning; None for an open range."""
+        first, last = self._ends(output)
         parts = []
         if output.from_us is not None:
-            parts.append(f"{self.time} >= TIMESTAMP '{_literal(output.from_us)}'")
-            parts.append(f"{self.day} >= DATE '{to_datetime(output.from_us).date().isoformat()}'")
+            parts += [f"{self.time} >= TIMESTAMP '{_literal(output.from_us)}'", *first]
+        if output.to_us is not None:
+            parts += [f"{self.time} < TIMESTAMP '{_literal(output.to_us)}'", *last]
+        return " AND ".join(parts) or None
+
+    def days(self, output: OutputRange) -> str | None:
+        """SQL for the days that the range touches, which are whole files; None for an open range."""
+        return " AND ".join(part for parts in self._ends(output) for part in parts) or None
+
+    def _ends(self, output: OutputRange) -> tuple[list[str], list[str]]:
+        first, last = [], []
+        if output.from_us is not None:
+            first.append(f"{self.day} >= DATE '{to_datetime(output.from_us).date().isoformat()}'")
         if output.to_us is not None:
             # the last day with an instant before `to`; a `to` at midnight must not touch the day that it begins
             last_day_us = (output.to_us - 1) // DAY * DAY
-            parts.append(f"{self.time} < TIMESTAMP '{_literal(output.to_us)}'")
-            parts.append(f"{self.day} <= DATE '{to_datetime(last_day_us).date().isoformat()}'")
-        return " AND ".join(parts) or None
+            last.append(f"{self.day} <= DATE '{to_datetime(last_day_us).date().isoformat()}'")
+        return first, last
+
+
+def is_whole_days(output: OutputRange) -> bool:
+    """Whether the range begins and ends with a UTC day, so that replacing it swaps files without a look into them."""
+    return all(end_us is None or end_us % DAY == 0 for end_us in (output.from_us, output.to_us))
 
 
 WINDOWS = Layout("window_end", "output_date", ("window_end", "window_start", "window_id"))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -28,6 +29,14 @@ class LogFile:
     last_us: int | None
     partitions: tuple[int, int] | None
     null_partitions: bool
+
+    @property
+    def lies_in_its_day(self) -> bool:
+        """Whether the path alone tells the day, as Delta's writers lay files out but need not."""
+        if self.arrival_day is None:
+            return False
+        day = date(1970, 1, 1) + timedelta(days=self.arrival_day)
+        return re.fullmatch(f"arrival_date={day.isoformat()}/[^/%]+", self.path) is not None
 
     def may_hold(self, from_us: int | None, to_us: int | None) -> bool:
         """Whether an arrival in ``[from_us, to_us]`` can lie in this file."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -18,11 +18,14 @@ from pipelines.core.readrange import ReadRange
 from pipelines.core.time import DAY, MAX_INSTANT_US, MIN_INSTANT_US
 from pipelines.lakehouse.history import LogHistory
 from pipelines.lakehouse.layout import Layout, arrivals_table, result_tables, summaries_table
-from pipelines.lakehouse.log import end_of_log, log_files
+from pipelines.lakehouse.log import LogFile, end_of_log, log_files
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import last_succeeded
 from pipelines.lakehouse.schema import alike, arrivals_schema
 from pipelines.lakehouse.summaries import Summed
+
+NAMED_FILES = 32
+"""So many files a plan names one by one; Spark looks up more than that in a job of its own."""
 
 AsOf = int | Mapping[str, int] | None
 """A version of every arrival log, or versions by input; None: the newest."""
@@ -119,7 +122,17 @@ def _read_table(table: DeltaTable, part: Input, read: ReadRange) -> ReadTable:
         files_total=len(files),
         rows_total=_total([file.rows for file in files]),
         end_of_log_us=end_of_log(files),
+        paths=_paths(table, chosen),
     )
+
+
+def _paths(table: DeltaTable, files: Sequence[LogFile]) -> tuple[str, ...]:
+    """The files by name, if they can be read without the Delta log: few, and nothing in them is masked or renamed."""
+    if table.protocol().min_reader_version > 1 or len(files) > NAMED_FILES:
+        return ()
+    if not all(file.lies_in_its_day for file in files):
+        return ()
+    return tuple(sorted(file.path for file in files))
 
 
 def _check_columns(table: DeltaTable, part: Input, name: str) -> None:

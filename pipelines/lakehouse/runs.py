@@ -34,10 +34,12 @@ def record(house: Lakehouse, row: Mapping[str, Any]) -> None:
             if table is None:
                 write_deltalake(house.uri(RUNS), rows, mode="error", partition_by=["job"], commit_properties=commit)
             elif row["status"] == RUNNING:
-                write_deltalake(table, rows, mode="append", commit_properties=commit)
+                write_deltalake(table, rows, mode="append", schema_mode="merge", commit_properties=commit)
             else:
                 mine = f"job = '{row['job']}' AND run_id = '{row['run_id']}'"
-                write_deltalake(table, rows, mode="overwrite", predicate=mine, commit_properties=commit)
+                write_deltalake(
+                    table, rows, mode="overwrite", schema_mode="merge", predicate=mine, commit_properties=commit
+                )
             return
         except CommitFailedError:
             continue  # another run wrote its row meanwhile

@@ -99,6 +99,12 @@ RUNS = pa.schema(
         ("counts_by_reason", pa.map_(pa.string(), pa.int64())),
         ("rows_written", pa.map_(pa.string(), pa.int64())),
         ("versions_written", pa.map_(pa.string(), pa.int64())),
+        ("files_planned", pa.map_(pa.string(), pa.int64())),
+        ("files_read", pa.map_(pa.string(), pa.int64())),
+        ("bytes_planned", pa.map_(pa.string(), pa.int64())),
+        ("bytes_read", pa.map_(pa.string(), pa.int64())),
+        ("scans", pa.map_(pa.string(), pa.int64())),
+        ("warnings", pa.list_(pa.field("element", pa.string()))),
         ("output_fingerprint", pa.string()),
         ("started_at", TIMESTAMP),
         ("finished_at", TIMESTAMP),
@@ -109,6 +115,7 @@ RUNS = pa.schema(
 """One row a run. ``status``: ``running`` | ``succeeded`` | ``failed`` | ``abandoned`` (its process died).
 
 Maps: ``versions_read`` and ``versions_written`` from table to Delta version, ``rows_written`` from table to rows,
+``files_planned`` .. ``scans`` from table to what the plan foretold and Spark opened,
 ``engine`` from component to version. Nulls in ``output_from`` .. ``read_to`` are open ends. ``process`` is
 ``host/pid``.
 """

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -17,18 +18,24 @@ from pipelines.core.model import Input, OutputRange
 from pipelines.core.plan import ReadTable
 from pipelines.core.readrange import ReadRange
 from pipelines.core.time import format_instant, to_datetime
-from pipelines.lakehouse.layout import Layout
+from pipelines.lakehouse.layout import Layout, is_whole_days
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import LOG_COLUMNS
+from pipelines.lakehouse.small import replace_rows
 
+_PATTERN = frozenset("{}[]*?\\")
+"""A path that holds one of these would be read as a pattern."""
 _LANES = 4
 _LANE_DIGITS = 16
 
 
 def read_arrivals(spark: SparkSession, house: Lakehouse, table: ReadTable, part: Input, read: ReadRange) -> DataFrame:
-    """Arrivals of ``[read.from, read.to]``, both ends included, at exactly ``table.version``; files are skipped by
-    partition and statistics."""
-    frame = spark.read.format("delta").option("versionAsOf", table.version).load(house.uri(table.table))
+    """Arrivals of ``[read.from, read.to]``, both ends included, at exactly ``table.version``.
+
+    The files that the plan names, or those that partitions and statistics of the log do not rule out; inside a file,
+    row groups are skipped by arrival time.
+    """
+    frame = _files_of(spark, house, table) if _are_named(house, table) else _version(spark, house, table)
     if read.from_us is not None:
         frame = frame.filter(f"arrival_date >= DATE '{to_datetime(read.from_us).date().isoformat()}'")
         frame = frame.filter(f"arrival_time >= TIMESTAMP '{format_instant(read.from_us)}'")
@@ -37,6 +44,24 @@ def read_arrivals(spark: SparkSession, house: Lakehouse, table: ReadTable, part:
         frame = frame.filter(f"arrival_time <= TIMESTAMP '{format_instant(read.to_us)}'")
     names = [name for name, _ in LOG_COLUMNS] + [column.name for column in part.columns]
     return frame.select(*names, "arrival_date")
+
+
+def _are_named(house: Lakehouse, table: ReadTable) -> bool:
+    return bool(table.paths) and not _PATTERN.intersection(house.uri(table.table))
+
+
+def _files_of(spark: SparkSession, house: Lakehouse, table: ReadTable) -> DataFrame:
+    """The files by name: what a day costs does not depend on how long the log is."""
+    log = house.open(table.table, table.version)
+    assert log is not None, table.table
+    schema = T.StructType.fromJson(json.loads(log.schema().to_json()))
+    root = house.uri(table.table)
+    files = [f"{root}/{path}" for path in table.paths]
+    return spark.read.schema(schema).option("basePath", root).parquet(*files)
+
+
+def _version(spark: SparkSession, house: Lakehouse, table: ReadTable) -> DataFrame:
+    return spark.read.format("delta").option("versionAsOf", table.version).load(house.uri(table.table))
 
 
 def with_day(frame: DataFrame, layout: Layout) -> DataFrame:
@@ -64,32 +89,46 @@ def check_columns(house: Lakehouse, name: str, frame: DataFrame, output: OutputR
 
 
 def replace_range(
-    frame: DataFrame, house: Lakehouse, name: str, layout: Layout, output: OutputRange, metadata: Mapping[str, str]
+    rows: DataFrame | pa.Table,
+    house: Lakehouse,
+    name: str,
+    layout: Layout,
+    output: OutputRange,
+    metadata: Mapping[str, str],
 ) -> int:
-    """Replace the rows of ``[from, to)`` by ``frame`` (which has its day column) in one commit; its version.
+    """Replace what lies in ``[from, to)`` by ``rows`` (which have their day column) in one commit; its version.
 
-    Delta refuses the commit if a row of ``frame`` lies outside the range. An open range replaces the table, columns
-    included.
+    Nothing is committed if a row lies outside the range. An open range replaces the table, columns included.
     """
+    told = {"userMetadata": json.dumps(dict(metadata))}
+    if isinstance(rows, pa.Table):
+        replace_rows(rows, house, name, layout, output, told)
+    else:
+        _replace_by_spark(rows, house, name, layout, output, told)
+    return _version_of(house, name, told)
+
+
+def _replace_by_spark(
+    frame: DataFrame, house: Lakehouse, name: str, layout: Layout, output: OutputRange, told: Mapping[str, str]
+) -> None:
     # a day in few files, and a big day in several: balanced by Spark as it runs, without a pass to sample
     laid_out = frame.hint("rebalance", layout.day).sortWithinPartitions(layout.day, layout.time)
     writer = laid_out.write.format("delta").mode("overwrite").partitionBy(layout.day)
-    writer = writer.option("userMetadata", json.dumps(dict(metadata)))
-    condition = layout.condition(output)
+    writer = writer.options(**told)
+    condition = layout.days(output) if is_whole_days(output) else layout.condition(output)
     if condition is None:
         writer = writer.option("overwriteSchema", "true")
     elif house.open(name) is not None:
         writer = writer.option("replaceWhere", condition)
     writer.save(house.uri(name))
-    return _version_of(house, name, metadata)
 
 
-def _version_of(house: Lakehouse, name: str, metadata: Mapping[str, str]) -> int:
-    """The version that the commit with this metadata made."""
+def _version_of(house: Lakehouse, name: str, told: Mapping[str, str]) -> int:
+    """The version of the commit that was told this."""
     table = house.open(name)
     assert table is not None, name
     for commit in table.history(50):
-        if commit.get("userMetadata") == json.dumps(dict(metadata)):
+        if told.items() <= commit.items():
             return int(commit["version"])
     raise AssertionError(f"{name}: the commit just made is not in the log")
 
@@ -119,11 +158,16 @@ def fingerprints_by(frame: DataFrame, column: str) -> dict[Any, Counted]:
     return {row[column]: _counted(row) for row in frame.groupBy(column).agg(*sums).collect()}
 
 
-def _sums(schema: T.StructType) -> list[Column]:
-    """Rows, and the lanes of their hashes added up."""
+def digest_of(schema: T.StructType) -> Column:
+    """The hash of a row of these columns, 64 hex digits."""
     exact = F.struct(*[_exact(F.col(f"`{f.name}`"), f.dataType).alias(f.name) for f in sorted(schema, key=_name)])
     options = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
-    digest = F.sha2(F.to_json(exact, options), 256)
+    return F.sha2(F.to_json(exact, options), 256)
+
+
+def _sums(schema: T.StructType) -> list[Column]:
+    """Rows, and the lanes of their hashes added up."""
+    digest = digest_of(schema)
     lanes = [
         F.sum(F.conv(F.substring(digest, lane * _LANE_DIGITS + 1, _LANE_DIGITS), 16, 10).cast("decimal(20,0)"))
         for lane in range(_LANES)
@@ -132,15 +176,16 @@ def _sums(schema: T.StructType) -> list[Column]:
 
 
 def _counted(row: Row) -> Counted:
-    return _hashed(int(row["__rows"]), [int(row[f"__lane{lane}"] or 0) for lane in range(_LANES)])
+    return fingerprint_of(int(row["__rows"]), [int(row[f"__lane{lane}"] or 0) for lane in range(_LANES)])
 
 
-def _hashed(rows: int, sums: list[int]) -> Counted:
+def fingerprint_of(rows: int, sums: list[int]) -> Counted:
+    """The fingerprint of so many rows, the lanes of whose hashes add up to ``sums``."""
     text = ":".join([str(rows), *(f"{total % (1 << 64):016x}" for total in sums)])
     return Counted(rows, hashlib.sha256(text.encode()).hexdigest())
 
 
-NO_ROWS = _hashed(0, [0] * _LANES)
+NO_ROWS = fingerprint_of(0, [0] * _LANES)
 """What :func:`fingerprint` gives for a frame without rows."""
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import json
 import os
 import subprocess
 import sys
@@ -19,9 +18,9 @@ from pathlib import Path
 from pipelines.core.errors import EnvironmentUnfit
 from pipelines.runtime import jars, java
 
-_QUIET = "-Xlog:disable -Xlog:all=error:stderr"
+QUIET = "-Xlog:disable -Xlog:all=error:stderr"
 """The JVM's warnings would go to stdout, which is the command's."""
-_TIMEOUT_SECONDS = 900
+TIMEOUT_SECONDS = 900
 
 
 def path() -> Path:
@@ -36,7 +35,7 @@ def path() -> Path:
 def java_options() -> str:
     """Options of a JVM that uses the archive; empty where there is none."""
     archive = path()
-    return f"-XX:SharedArchiveFile={archive} -Xshare:auto {_QUIET}" if archive.is_file() else ""
+    return f"-XX:SharedArchiveFile={archive} -Xshare:auto {QUIET}" if archive.is_file() else ""
 
 
 def make() -> Path:
@@ -48,8 +47,10 @@ def make() -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="tailrace-classes-", dir=target.parent) as scratch:
         made = Path(scratch) / target.name
-        command = [sys.executable, "-m", "pipelines.runtime.archive", "--rehearse", str(made), scratch]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False)
+        options = f"-XX:ArchiveClassesAtExit={made} {QUIET}"
+        command = [sys.executable, "-m", "pipelines.runtime.rehearsal", scratch, options]
+        own = {name: text for name, text in os.environ.items() if name != "TAILRACE_SPARK_MASTER"}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False, env=own)
         if not made.is_file():
             told = (done.stderr.strip().splitlines() or ["the JVM said nothing"])[-1]
             raise EnvironmentUnfit(f"no class-data archive was written: {told}")
@@ -57,58 +58,6 @@ def make() -> Path:
             other.unlink()
         made.replace(target)
     return target
-
-
-def _rehearse(archive: Path, folder: Path) -> None:
-    """What a session mostly does, in small: ingest, replay a day, and read and write Delta tables with Spark."""
-    from pyspark.sql import functions as F
-
-    from pipelines.core.model import EVERYTHING
-    from pipelines.job.load import parse_job
-    from pipelines.lakehouse.ingest import ingest
-    from pipelines.replay import replay
-    from pipelines.runtime.session import session
-
-    job = parse_job(_JOB)
-    arrivals = folder / "cars.jsonl"
-    arrivals.write_text("".join(json.dumps(_car(minute)) + "\n" for minute in range(60)))
-    ingest(job, "cars", [arrivals], folder / "house")
-    spark = session("tailrace-rehearsal", java_options=f"-XX:ArchiveClassesAtExit={archive} {_QUIET}")
-    replay(job, EVERYTHING, folder / "house", spark=spark)
-    windows = spark.read.format("delta").load(str(folder / "house" / "windows" / job.name))
-    for _ in range(2):
-        writer = windows.hint("rebalance", "output_date").write.format("delta").mode("overwrite")
-        writer.partitionBy("output_date").option("replaceWhere", "window_end >= DATE '2026-01-01'").save(
-            str(folder / "written")
-        )
-    windows.persist().groupBy("booth").agg(F.sum("cars")).collect()
-    gateway = spark.sparkContext._gateway
-    assert gateway is not None
-    spark.stop()
-    process = gateway.proc
-    gateway.shutdown()
-    # the archive is written while the JVM ends, which it does when nobody speaks to it any more
-    process.stdin.close()
-    process.wait(_TIMEOUT_SECONDS)
-
-
-_JOB = """
-tailrace: 1
-job: rehearsal
-profile: stream_analytics
-inputs: {cars: {columns: "at TIMESTAMP, booth STRING, n INT, x DOUBLE", timestamp_by: at}}
-ordering: {late_arrival: 5m, out_of_order: 1m, action: adjust}
-query:
-  from: cars
-  group_by: [booth]
-  window: {tumbling: {size: 10m}}
-  aggregates: {cars: "count(*)", mean: "avg(x)", most: "max(n)"}
-"""
-
-
-def _car(minute: int) -> dict[str, object]:
-    at = f"2026-01-01T12:{minute:02d}:00Z"
-    return {"arrival_time": at, "input_partition": 0, "sequence": minute, "at": at, "booth": "a", "n": minute, "x": 0.5}
 
 
 def _spark_home() -> Path:
@@ -122,10 +71,8 @@ def _spark_home() -> Path:
 
 
 if __name__ == "__main__":
-    match sys.argv[1:]:
-        case ["--rehearse", archive, folder]:
-            _rehearse(Path(archive), Path(folder))
-        case _:
-            if not path().is_file():
-                make()
-            print(path())
+    try:
+        print(path() if path().is_file() else make())
+    except EnvironmentUnfit as unfit:
+        # sessions start without it as well, in about twice the time
+        print(unfit)
