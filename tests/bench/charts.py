@@ -10,6 +10,7 @@ import altair as alt
 import vl_convert
 
 from bench.summary import Figures
+from bench.tables import quotient
 
 _COLORS = {"plain": "#8a8a8a", "window": "#b4602d", "over": "#6a4fa3", "replay": "#1f6f8b", "tailrace": "#1f6f8b"}
 _INK, _GRID = "#333333", "#dddddd"
@@ -21,13 +22,13 @@ def ratios(logs: Sequence[Figures]) -> Any:
     """A dot for each contender at its median, a line from its least to its most, on one logarithmic scale."""
     found = [row for log in logs for row in log["rows"] if row.get("ratio")]
     ends = [row["ratio"][end] for row in found for end in ("least", "most")]
-    scale = alt.Scale(type="log", domain=[min(0.5, *ends), max(2.0, *ends)])
+    scale = alt.Scale(type="log", domain=[min(0.5, *ends) / 1.5, max(2.0, *ends) * 2])
     return alt.vconcat(*[_dots(log, scale) for log in logs if any(row.get("ratio") for row in log["rows"])])
 
 
 def _dots(log: Figures, scale: alt.Scale) -> Any:
     data = [
-        {"contender": row["title"], "against": row["against"], **row["ratio"]}
+        {"contender": row["title"], "told": quotient(row["ratio"]["median"]), **row["ratio"]}
         for row in log["rows"]
         if row.get("ratio")
     ]
@@ -38,9 +39,7 @@ def _dots(log: Figures, scale: alt.Scale) -> Any:
         x=alt.X("least:Q", scale=scale), x2="most:Q", y=y
     )
     dots = chart.mark_point(filled=True, size=70, opacity=1, color=_COLORS["tailrace"]).encode(x=x, y=y)
-    text = chart.mark_text(align="left", dx=8, dy=-7, color=_INK).encode(
-        x=x, y=y, text=alt.Text("median:Q", format=".2f")
-    )
+    text = chart.mark_text(align="left", dx=8, dy=-7, color=_INK).encode(x=x, y=y, text="told:N")
     return span + dots + text
 
 

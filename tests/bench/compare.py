@@ -17,10 +17,10 @@ TOLERANCE = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How a result differs from the expected one of ``rows`` rows.
+    """How two results differ that have ``rows`` windows between them.
 
-    ``differing``: rows of one side alone, and rows with another value. ``widest``: the widest relative distance of
-    two doubles that count as equal.
+    ``differing``: windows of one side alone, and windows with another value. ``widest``: the widest relative distance
+    of two doubles that count as equal.
     """
 
     rows: int
@@ -42,7 +42,7 @@ def compare(expected: pa.Table, given: pa.Table, question: Question) -> Differen
         unequal = unequal | ~(off <= TOLERANCE)
         widest = max(widest, float(off[~unequal].max(initial=0.0)))
     lonely = left.num_rows + right.num_rows - 2 * both.num_rows
-    return Difference(left.num_rows, int(unequal.sum()) + lonely, widest)
+    return Difference(both.num_rows + lonely, int(unequal.sum()) + lonely, widest)
 
 
 def _distance(ours: npt.NDArray[np.float64], theirs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 _PROC = Path("/proc")
@@ -47,28 +48,27 @@ class ProcessMeter:
     def __init__(self, pids: Sequence[int], *, with_descendants: Sequence[int] = ()) -> None:
         self._alone = tuple(pids)
         self._roots = tuple(with_descendants)
-        self._begun: tuple[float, int] | None = None
+        self._begun: dict[int, tuple[float, int]] = {}
 
     def begin(self) -> None:
         """What comes from now on counts."""
+        self._begun = {}
         for pid in self._pids():
             with suppress(*_GONE):
                 (_PROC / str(pid) / "clear_refs").write_text("5")
-        self._begun = self._so_far()
+            self._begun[pid] = _cpu_seconds(pid), _read_bytes(pid)
 
     def end(self) -> ProcessCost | None:
-        """The cost since ``begin``."""
-        now = self._so_far()
-        if now is None or self._begun is None:
-            return None
-        peaks = sum(_peak_bytes(pid) for pid in self._pids())
-        return ProcessCost(now[0] - self._begun[0], now[1] - self._begun[1], peaks)
-
-    def _so_far(self) -> tuple[float, int] | None:
+        """The cost since ``begin``, of the processes that still run."""
         pids = self._pids()
         if not pids:
             return None
-        return sum(map(_cpu_seconds, pids)), sum(map(_read_bytes, pids))
+        before = {pid: self._begun.get(pid, (0.0, 0)) for pid in pids}
+        return ProcessCost(
+            cpu_seconds=sum(_cpu_seconds(pid) - before[pid][0] for pid in pids),
+            read_bytes=sum(_read_bytes(pid) - before[pid][1] for pid in pids),
+            peak_bytes=sum(map(_peak_bytes, pids)),
+        )
 
     def _pids(self) -> list[int]:
         if not (_PROC / "self" / "clear_refs").exists():
@@ -98,9 +98,9 @@ def _stat(pid: int) -> list[str]:
 
 
 def _cpu_seconds(pid: int) -> float:
-    """User and system time of all threads, and of the children that ended; 0 if it ended itself."""
+    """User and system time of all its threads; 0 if it ended."""
     with suppress(*_GONE):
-        return sum(map(int, _stat(pid)[11:15])) / os.sysconf("SC_CLK_TCK")
+        return sum(map(int, _stat(pid)[11:13])) / os.sysconf("SC_CLK_TCK")
     return 0.0
 
 
@@ -164,7 +164,10 @@ class SparkMeter:
         """The stages that ran since ``begin``; those that were skipped did nothing."""
         numbers = {number for job in self._jobs() if job.jobId() > self._last_job for number in _each(job.stageIds())}
         for number in sorted(numbers):
-            stage = self._store().lastStageAttempt(number)
+            try:
+                stage = self._store().lastStageAttempt(number)
+            except Py4JJavaError:
+                continue  # skipped, and forgotten by Spark
             if stage.numCompleteTasks() > 0:
                 yield stage
 

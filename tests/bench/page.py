@@ -28,6 +28,7 @@ numbers are wrong by design; the table says how many.
 - A contender's result is compared with Tailrace's before any of its times counts: whole numbers exactly, doubles to a
   relative {tolerance}. One that differs is shown as *not equal*, without a time. Tailrace's own sums of doubles are
   exact, and so are the same bits on any machine; those of Spark, DuckDB and Polars depend on the order of addition.
+  Tailrace's windows equal themselves, of course; the textbook job, DuckDB and Polars, written apart, are the proof.
 - Spark's contenders run in one warm session, the one that the product uses, and compute every row without keeping it
   (sink `noop`), unless the table says "written to Delta". DuckDB and Polars run in warm processes of their own, with
   their own defaults, read the same Parquet files and end with a table in memory.
@@ -81,7 +82,7 @@ def _machine(figures: Figures) -> str:
     machine = figures["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     return (
-        f"{figures['taken_at']}, {figures['rounds']} rounds. {machine['processor']}, {machine['cores']} cores,"
+        f"{figures['taken_at']}, rounds: {figures['rounds']}. {machine['processor']}, {machine['cores']} cores,"
         f" {machine['memory_bytes'] / 2**30:.0f} GiB, {machine['system']};"
         f" load average before it began {machine['load_average_at_start']}. {versions}."
     )

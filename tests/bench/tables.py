@@ -113,12 +113,17 @@ def _sheet(title: str, header: Sequence[str], rows: Sequence[tuple[str, ...]], w
     return Sheet(title, tuple(header), tuple(rows), tuple(index not in words for index in range(len(header))))
 
 
+def quotient(value: float) -> str:
+    """A ratio, with two digits behind the point or two that are not zeros."""
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
+
+
 def _median(ratio: Figures | None) -> str:
-    return NONE if ratio is None else f"{ratio['median']:.2f}"
+    return NONE if ratio is None else quotient(ratio["median"])
 
 
 def _spread(ratio: Figures | None) -> str:
-    return NONE if ratio is None else f"{ratio['least']:.2f} – {ratio['most']:.2f}"
+    return NONE if ratio is None else f"{quotient(ratio['least'])} – {quotient(ratio['most'])}"
 
 
 def _megabytes(count: float | None) -> str:
