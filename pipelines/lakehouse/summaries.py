@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
@@ -61,12 +62,14 @@ def summed(house: Lakehouse, input_name: str, setting: Setting, log: DeltaTable)
     kept = _kept(house, input_name, key)
     parts: list[pa.Table] = []
     made: list[int] = []
+    dataset: ds.Dataset | None = None
     digest, clock, passed_rows = "", Clock(), 0
     for day in sorted(by_day):
         digest = _files_digest(by_day[day], digest if setting.clock else "")
         rows = kept.get((day, digest))
         if rows is None:
-            arrivals = _arrivals(log, setting, day)
+            dataset = dataset or log.to_pyarrow_dataset()
+            arrivals = _arrivals(dataset, setting, day)
             rows = _sum_up(arrivals, setting, clock)
             rows = _identified(rows, key, day, digest)
             made.append(day)
@@ -194,13 +197,12 @@ def _clock(rows: pa.Table) -> Clock:
 # -- the pass ---------------------------------------------------------------------------------------------------------
 
 
-def _arrivals(log: DeltaTable, setting: Setting, day: int) -> pa.Table:
+def _arrivals(dataset: ds.Dataset, setting: Setting, day: int) -> pa.Table:
     """The columns of one day of arrivals that a summary hangs on; instants as BIGINT."""
     own = ["arrival_time", "input_partition", "sequence", "kind", "punctuation_time"]
     payload = [name for name in (setting.time, setting.end, *setting.over) if name is not None]
     names = list(dict.fromkeys([*own, *payload]))
     wanted = pc.field("arrival_date") == pa.scalar(_EPOCH + timedelta(days=day), pa.date32())
-    dataset = log.to_pyarrow_dataset()
     held = {name.lower(): name for name in dataset.schema.names}
     rows = dataset.to_table(columns={name: pc.field(held[name.lower()]) for name in names}, filter=wanted)
     for index, name in enumerate(names):
