@@ -41,8 +41,8 @@ _LOCAL_SETTINGS = {
     "spark.driver.memory": "3g",
 }
 _LOGGING = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
-_SHORT = "-XX:TieredStopAtLevel=1"
-"""The light compiler alone: what runs for seconds never gets back what the other one takes to make it fast."""
+_SHORT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""The light compiler and the plain collector: what runs for seconds never gets back what the others take to be fast."""
 
 
 def session(application: str = "tailrace", *, short: bool = False, java_options: str | None = None) -> SparkSession:
