@@ -7,7 +7,8 @@ import shutil
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from bench.logs import Log
 from bench.meters import ProcessMeter
 from bench.on_one_machine import Engine
 from bench.questions import Question
+from pipelines.batch import engine
 from pipelines.core.model import EVERYTHING, OutputRange
 from pipelines.core.time import to_datetime
 from pipelines.lakehouse.root import Lakehouse
@@ -28,6 +30,7 @@ from pipelines.live.run import stream
 from pipelines.replay import replay
 
 Exceptions = Counter[tuple[str, ...]]
+_EXCEPTIONS = "NOT (verdict = 'accepted' AND size(reasons) = 0)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,21 +108,43 @@ class Contender(ABC):
         return ProcessMeter([os.getpid()], with_descendants=[self.site.jvm_pid])
 
 
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """What is computed; ``verdicts`` are the exceptions alone. ``shared`` is kept while both are computed."""
+
+    windows: DataFrame
+    verdicts: DataFrame | None = None
+    shared: tuple[DataFrame, ...] = ()
+
+    @contextmanager
+    def kept(self) -> Iterator[tuple[DataFrame, ...]]:
+        """Verdicts and windows, with what they share kept meanwhile."""
+        for frame in self.shared:
+            frame.persist()
+        try:
+            yield (self.windows,) if self.verdicts is None else (self.verdicts, self.windows)
+        finally:
+            for frame in self.shared:
+                frame.unpersist()
+
+
 @dataclass(frozen=True)
 class ToNowhere(Contender):
-    """DataFrames computed to the last row and thrown away (Spark's sink ``noop``); the last holds the windows."""
+    """DataFrames computed to the last row and thrown away (Spark's sink ``noop``)."""
 
-    frames: Callable[[DataFrame, Question], tuple[DataFrame, ...]] = field(kw_only=True)
+    frames: Callable[[Site, Question], Frames] = field(kw_only=True)
 
     def answer(self) -> Answer:
-        *verdicts, windows = self.frames(self.site.arrivals(), self.question)
-        counts = on_spark.counted(verdicts[0]) if verdicts else None
-        return Answer(self.site.collected(windows, self.question), counts)
+        frames = self.frames(self.site, self.question)
+        with frames.kept():
+            counts = None if frames.verdicts is None else on_spark.counted(frames.verdicts)
+            return Answer(self.site.collected(frames.windows, self.question), counts)
 
     def seconds(self) -> float:
         began = time.perf_counter()
-        for frame in self.frames(self.site.arrivals(), self.question):
-            frame.write.format("noop").mode("overwrite").save()
+        with self.frames(self.site, self.question).kept() as frames:
+            for frame in frames:
+                frame.write.format("noop").mode("overwrite").save()
         return time.perf_counter() - began
 
 
@@ -193,9 +218,26 @@ class OneMachine(Contender):
         return ProcessMeter([self.engine.pid])
 
 
-def one(function: Callable[[DataFrame, Question], DataFrame]) -> Callable[[DataFrame, Question], tuple[DataFrame, ...]]:
-    """``function`` as one that gives several frames."""
-    return lambda log, question: (function(log, question),)
+def plain(site: Site, question: Question) -> Frames:
+    """Windows by event time at face value."""
+    return Frames(on_spark.plain(site.arrivals(), question))
+
+
+def textbook(site: Site, question: Question) -> Frames:
+    """The exact job through Spark's Window."""
+    return Frames(on_spark.textbook(site.arrivals(), question))
+
+
+def tailrace(site: Site, question: Question) -> Frames:
+    """Tailrace's windows alone."""
+    result = engine.run(question.job(), {question.input: site.arrivals()})
+    return Frames(result.windows)
+
+
+def tailrace_with_exceptions(site: Site, question: Question) -> Frames:
+    """Tailrace's windows, and its verdicts as ``keep_verdicts: exceptions`` keeps them."""
+    result = engine.run(question.job(), {question.input: site.arrivals()})
+    return Frames(result.windows, result.verdicts.filter(_EXCEPTIONS))
 
 
 def within(windows: pa.Table, output: OutputRange) -> pa.Table:

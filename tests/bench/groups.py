@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from bench import on_spark
-from bench.contenders import Contender, Live, OneMachine, PlainToDelta, Replay, Site, ToNowhere, one
+from bench import contenders
+from bench.contenders import Contender, Live, OneMachine, PlainToDelta, Replay, Site, ToNowhere
 from bench.disorder import EVENTS_A_DAY, START_US, Disorder
 from bench.logs import Log, beside, departures, generated
 from bench.on_one_machine import Engine
@@ -73,16 +73,16 @@ def generated_log(stage: Stage, *, events: int, live_events: int, engines: Seque
     """All contenders on one generated log; the live run on a shorter one of the same model if this one is long."""
     site = stage.generated(of_size(events))
     live = site if live_events >= events else stage.generated(of_size(live_events))
-    contenders = _all(site, live, READINGS, engines)
-    return Group(f"{events}", f"{events:,} events, generated", "", (Point("", contenders),))
+    point = Point("", _all(site, live, READINGS, engines))
+    return Group(f"{events}", f"{events:,} events, generated", "", (point,))
 
 
 def real_log(stage: Stage, *, engines: Sequence[Engine]) -> Group:
     """All contenders on the demo's log."""
     site = stage.departures()
-    contenders = _all(site, site, DEPARTURES, engines)
+    point = Point("", _all(site, site, DEPARTURES, engines))
     title = f"{site.log.events:,} events: the departures of 2013 from New York"
-    return Group("departures", title, "", (Point("", contenders),))
+    return Group("departures", title, "", (point,))
 
 
 def _all(site: Site, live: Site, question: Question, engines: Sequence[Engine]) -> tuple[Contender, ...]:
@@ -96,10 +96,10 @@ def _all(site: Site, live: Site, question: Question, engines: Sequence[Engine]) 
             "Tailrace, windows and the verdicts that are exceptions",
             site,
             question,
-            frames=on_spark.exceptions,
+            frames=contenders.tailrace_with_exceptions,
         ),
-        ToNowhere("window_over", "the textbook job, each key a timeline", site, over, frames=one(on_spark.textbook)),
-        ToNowhere("over", "Tailrace, each key a timeline", site, over, frames=one(on_spark.tailrace)),
+        ToNowhere("window_over", "the textbook job, each key a timeline", site, over, frames=contenders.textbook),
+        ToNowhere("over", "Tailrace, each key a timeline", site, over, frames=contenders.tailrace),
         PlainToDelta("plain_delta", "plain windowing, written to Delta", site, question, exact=False),
         Replay("replay", "tailrace replay: all of it, written to Delta", site, question, against="plain_delta"),
         Live("live", "tailrace stream, from the beginning", live, question, most_rounds=LIVE_ROUNDS),
@@ -112,15 +112,15 @@ TITLES = {"duckdb": "the exact job in DuckDB", "polars": "the exact job in Polar
 
 def plain(site: Site, question: Question) -> Contender:
     """What the others are divided by."""
-    return ToNowhere("plain", "plain windowing in Spark", site, question, exact=False, frames=one(on_spark.plain))
+    return ToNowhere("plain", "plain windowing in Spark", site, question, exact=False, frames=contenders.plain)
 
 
 def textbook(site: Site, question: Question) -> Contender:
-    return ToNowhere("window", "the textbook job: Spark's Window", site, question, frames=one(on_spark.textbook))
+    return ToNowhere("window", "the textbook job: Spark's Window", site, question, frames=contenders.textbook)
 
 
 def tailrace(site: Site, question: Question) -> Contender:
-    return ToNowhere("tailrace", "Tailrace, windows", site, question, frames=one(on_spark.tailrace))
+    return ToNowhere("tailrace", "Tailrace, windows", site, question, frames=contenders.tailrace)
 
 
 # -- cost curves -----------------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ def _keys(stage: Stage, events: int) -> Group:
             "Tailrace, each key a timeline",
             site,
             replace(READINGS, over=True),
-            frames=one(on_spark.tailrace),
+            frames=contenders.tailrace,
         )
         points.append((f"{keys:,}", [*_three(site, READINGS), over]))
     return _curve("keys", "By the number of keys", "keys", points)
@@ -214,8 +214,8 @@ def _curve(name: str, title: str, axis: str, points: Sequence[tuple[str, Sequenc
     named = [
         Point(
             label,
-            tuple(replace(one, name=f"{label}/{one.name}", against=f"{label}/{one.against}") for one in contenders),
+            tuple(replace(one, name=f"{label}/{one.name}", against=f"{label}/{one.against}") for one in there),
         )
-        for label, contenders in points
+        for label, there in points
     ]
     return Group(name, title, axis, tuple(named))

@@ -1,4 +1,4 @@
-"""The contenders that run on Spark, as lazy DataFrames over the same Delta table."""
+"""The log as Spark reads it, plain windowing, and the exact job as it is usually written."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ from pyspark.sql import functions as F
 
 from bench.logs import Log
 from bench.questions import Question
-from pipelines.batch import engine
 from pipelines.core.time import SECOND
-
-_EXCEPTIONS = "NOT (verdict = 'accepted' AND size(reasons) = 0)"
 
 
 def arrivals(spark: SparkSession, log: Log) -> DataFrame:
@@ -70,17 +67,6 @@ def _judged(log: DataFrame, question: Question) -> DataFrame:
             "counts_us": F.when(F.col("time_us").isNotNull(), F.greatest("time_us", "watermark_us")),
         }
     )
-
-
-def tailrace(log: DataFrame, question: Question) -> DataFrame:
-    """Tailrace's windows alone."""
-    return engine.run(question.job(), {question.input: log}).windows
-
-
-def exceptions(log: DataFrame, question: Question) -> tuple[DataFrame, DataFrame]:
-    """Tailrace's verdicts as ``keep_verdicts: exceptions`` keeps them, and its windows."""
-    result = engine.run(question.job(), {question.input: log})
-    return result.verdicts.filter(_EXCEPTIONS), result.windows
 
 
 def counted(verdicts: DataFrame) -> Counter[tuple[str, ...]]:

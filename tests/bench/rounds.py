@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from bench import on_spark
 from bench.compare import TOLERANCE, Difference, compare
-from bench.contenders import Contender, Exceptions, within
+from bench.contenders import Contender, Exceptions, tailrace, within
 from bench.meters import ProcessCost, SparkCost, SparkMeter
 from bench.questions import Question
 
@@ -68,7 +68,7 @@ class Expected:
         site, question = contender.site, contender.question
         key = (site.log.uri, question)
         if key not in self._windows:
-            self._windows[key] = site.collected(on_spark.tailrace(site.arrivals(), question), question)
+            self._windows[key] = site.collected(tailrace(site, question).windows, question)
         return within(self._windows[key], contender.output)
 
     def exceptions(self, contender: Contender) -> Exceptions:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from bench import groups, on_spark
+from bench import contenders, groups
 from bench.compare import compare
-from bench.contenders import ToNowhere, one
+from bench.contenders import ToNowhere
 from bench.groups import Group, Point, Stage
 from bench.meters import SparkMeter
 from bench.on_one_machine import ENGINES, Engine, EngineDied, missing
@@ -123,7 +123,7 @@ def test_plain_windowing_is_inexact_and_the_row_says_how_much(judged: dict[str, 
 @pytest.mark.spark
 def test_a_contender_with_wrong_numbers_is_not_equal_and_is_not_timed(spark: SparkSession, group: Group) -> None:
     site = group.contenders[0].site
-    wrong = ToNowhere("wrong", "", site, READINGS, frames=one(on_spark.plain))
+    wrong = ToNowhere("wrong", "", site, READINGS, frames=contenders.plain)
     rows = judge([wrong], Expected(), lambda _: None)
     measure([wrong], rows, 1, SparkMeter(spark), lambda _: None)
     assert rows["wrong"].status == "not equal"
@@ -139,7 +139,9 @@ def test_wrong_verdicts_are_not_equal_though_the_windows_are(group: Group) -> No
         "",
         site,
         READINGS,
-        frames=lambda log, question: (on_spark.exceptions(log, stricter)[0], on_spark.tailrace(log, question)),
+        frames=lambda site, question: replace(
+            contenders.tailrace_with_exceptions(site, stricter), windows=contenders.tailrace(site, question).windows
+        ),
     )
     row = judge([wrong], Expected(), lambda _: None)["wrong"]
     assert row.status == "not equal"
