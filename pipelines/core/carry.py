@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pipelines.core.model import AtlasOrdering, Input, Job, Session, StreamAnalyticsOrdering, StreamInsightOrdering
+from pipelines.core.time import MINUTE
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +170,7 @@ def setting_of(job: Job, name: str) -> Setting | None:
     match ordering:
         case AtlasOrdering():
             window = job.query.window
-            return Setting(time, island_us=window.timeout_us if isinstance(window, Session) else None)
+            return Setting(time, island_us=_island_us(window) if isinstance(window, Session) else None)
         case StreamAnalyticsOrdering():
             if time is None:
                 return Setting(time, over=over)
@@ -178,6 +179,11 @@ def setting_of(job: Job, name: str) -> Setting | None:
             end = end if part.shape == "interval" else None
             by = (ordering.every_events, ordering.every_us, ordering.delay_us)
             return Setting(time, end, (), None, None, True, *by)
+
+
+def _island_us(window: Session) -> int:
+    """At most some 1440 islands a day, however short the gap: a wider one only links more than need be."""
+    return max(window.timeout_us, MINUTE)
 
 
 def _type(part: Input, column: str) -> str | None:

@@ -92,12 +92,17 @@ def summed(house: Lakehouse, input_name: str, setting: Setting, log: DeltaTable)
 
 
 def keep(house: Lakehouse, input_name: str, rows: pa.Table) -> None:
-    """Replace what the table holds of the rows' setting, in one commit; raises :class:`EnvironmentUnfit`."""
+    """Replace what the table holds of the rows' setting, in one commit.
+
+    A summary saves work and nothing else: where other runs write theirs each time that this one tries, it is left to
+    them. Raises :class:`EnvironmentUnfit` if the table cannot be written at all.
+    """
     name = summaries_table(input_name)
     (key,) = rows["setting"].unique().to_pylist() or [None]
     if key is None:
         return
-    commit = CommitProperties(custom_metadata={"tailrace": "summary", "setting": key})
+    # no retry by itself: two first commits of a setting touch no common file, and both would stay
+    commit = CommitProperties(custom_metadata={"tailrace": "summary", "setting": key}, max_commit_retries=0)
     for _ in range(_ATTEMPTS):
         table = house.open(name)
         try:
@@ -112,7 +117,6 @@ def keep(house: Lakehouse, input_name: str, rows: pa.Table) -> None:
             if table is None and house.open(name) is not None:
                 continue
             raise EnvironmentUnfit(f"the table {name} cannot be written: {error}") from error
-    raise EnvironmentUnfit(f"the table {name} was changed by others {_ATTEMPTS} times in a row", hint="run again")
 
 
 def setting_digest(setting: Setting) -> str:
@@ -143,7 +147,13 @@ def _kept(house: Lakehouse, input_name: str, key: str) -> dict[tuple[int, str], 
     if table is None:
         return {}
     rows = table.to_pyarrow_dataset().to_table(filter=pc.field("setting") == key).select(SUMMARIES.names)
-    rows = rows.cast(SUMMARIES).sort_by([("arrival_date", "ascending"), ("files", "ascending")])
+    # the same files give the same rows: what two runs both kept is there twice, and means it once
+    rows = (
+        rows.cast(SUMMARIES)
+        .group_by(SUMMARIES.names)
+        .aggregate([])
+        .sort_by([("arrival_date", "ascending"), ("files", "ascending")])
+    )
     days, digests = rows["arrival_date"].to_pylist(), rows["files"].to_pylist()
     found: dict[tuple[int, str], pa.Table] = {}
     begin = 0

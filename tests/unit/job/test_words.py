@@ -326,3 +326,22 @@ def test_check_lists_the_open_points_in_its_json(
     assert told["ambiguities"] == ambiguities(job)
     assert told["policy"] == policy_in_words(job)
     assert told["read_range"] == read_range_in_words(job)
+
+
+def test_a_read_range_that_a_plan_can_make_less_says_so_and_one_that_it_cannot_says_why() -> None:
+    text = """
+tailrace: 1
+job: example
+profile: atlas
+inputs: {{cars: {{columns: "at TIMESTAMP", timestamp_by: "{time}"}}}}
+ordering: {{}}
+query: {{from: cars, window: {{tumbling: {{size: 1h}}}}, aggregates: {{n: "count(*)"}}}}
+"""
+    assert read_range_in_words(parse_job(text.format(time="at")))[-1] == (
+        "A plan, which has the log to ask, reads less: it carries in what earlier arrivals left behind, from the log's"
+        " summary."
+    )
+    assert (
+        "No summary of the log makes it less"
+        in read_range_in_words(parse_job(text.format(time="at + interval 1 hour")))[-1]
+    )

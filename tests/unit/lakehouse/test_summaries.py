@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date, timedelta
 from pathlib import Path
 from random import Random
@@ -295,3 +296,27 @@ def test_a_plan_says_what_the_carry_costs_and_reads_a_day_and_the_window_before(
     again = make_plan(ATLAS, output, tmp_path)
     assert [one.days_made for one in again.summaries] == [0]
     assert (again.read, again.carry) == (plan.read, plan.carry)
+
+
+def test_two_runs_that_keep_the_same_summary_at_once_leave_one(tmp_path: Path) -> None:
+    log = append(tmp_path, ATLAS.inputs[0], one_a_day(range(5)))
+    both = [found(tmp_path, of, log) for of in (ATLAS, JOBS["every third"], ATLAS, JOBS["every third"])]
+    with ThreadPoolExecutor(len(both)) as threads:
+        list(threads.map(lambda one: save(tmp_path, one), both))
+    table = DeltaTable(str(tmp_path / "summaries" / "cars"))
+    assert table.to_pyarrow_table().num_rows == 5 + 5 + 5
+    for of in (ATLAS, JOBS["every third"]):
+        again = found(tmp_path, of, log)
+        assert (again.days_made, again.unsaved) == (0, None)
+        assert merged(again.summary) == listed(of, one_a_day(range(5)))
+
+
+def test_a_summary_that_is_kept_twice_means_it_once(tmp_path: Path) -> None:
+    of = JOBS["every third"]
+    log = append(tmp_path, of.inputs[0], one_a_day(range(5)))
+    save(tmp_path, found(tmp_path, of, log))
+    table = DeltaTable(str(tmp_path / "summaries" / "cars"))
+    write_deltalake(table, table.to_pyarrow_table(), mode="append")
+    again = found(tmp_path, of, log)
+    assert again.days_made == 0
+    assert merged(again.summary) == listed(of, one_a_day(range(5)))
