@@ -212,7 +212,7 @@ def test_more_triggers_than_one_chunk_holds_are_all_found(spark: SparkSession) -
     from pipelines.batch import stream_insight_cti as cti
 
     maxima = spark.range(0, 12_000, 3).selectExpr("id AS instant_us")
-    found = sorted(row[0] for row in cti._jump_chain(maxima, 10).collect())
+    found = sorted(row[0] for row in cti._jump_chain(maxima, 10, None).collect())
     assert found == list(range(0, 12_000, 12)), "every 10 among multiples of 3 is every 12"
     assert len(found) > cti._CHUNK
 
