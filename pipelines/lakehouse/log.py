@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 from deltalake import DeltaTable
 
 from pipelines.core.time import DAY, MILLISECOND, from_datetime
 from pipelines.lakehouse.order import FOR_ALL, Tail
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
 
 _CUT_US = MILLISECOND - 1
 """Statistics hold whole milliseconds: a true maximum may lie this much above what they say."""
@@ -56,9 +60,16 @@ class LogFile:
         return self.partitions is None or self.partitions[0] <= partition <= self.partitions[1]
 
 
+def data_files(table: DeltaTable, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """What the Delta log says of each data file, in those of ``columns`` that it has at all."""
+    # as a stream, because asking for a table makes Arrow import pandas, which takes longer than a plan
+    told = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
+    return told.select([name for name in columns if name in told.column_names]).to_pylist()
+
+
 def log_files(table: DeltaTable) -> list[LogFile]:
     """All data files of an arrival log at the version it was opened at."""
-    return [_file(row) for row in pa.table(table.get_add_actions(flatten=True)).to_pylist()]
+    return [_file(row) for row in data_files(table, _COLUMNS)]
 
 
 def end_of_log(files: list[LogFile]) -> int | None:
@@ -109,7 +120,20 @@ class Tails:
         self._read.add(file.path)
 
 
-def _file(row: dict[str, object]) -> LogFile:
+_COLUMNS = (
+    "path",
+    "size_bytes",
+    "num_records",
+    "partition.arrival_date",
+    "min.arrival_time",
+    "max.arrival_time",
+    "min.input_partition",
+    "max.input_partition",
+    "null_count.input_partition",
+)
+
+
+def _file(row: dict[str, Any]) -> LogFile:
     first, last, day = row.get("min.arrival_time"), row.get("max.arrival_time"), row.get("partition.arrival_date")
     low, high = row.get("min.input_partition"), row.get("max.input_partition")
     rows, size, nulls = row.get("num_records"), row["size_bytes"], row.get("null_count.input_partition")

@@ -13,12 +13,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import date, timedelta
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
@@ -29,6 +29,9 @@ from pipelines.lakehouse.layout import summaries_table
 from pipelines.lakehouse.log import LogFile, log_files
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import SUMMARIES
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
 
 Instants = npt.NDArray[np.int64]
 
