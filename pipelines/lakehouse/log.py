@@ -12,6 +12,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from pipelines.core.time import DAY, MILLISECOND, from_datetime
+from pipelines.lakehouse.arrow import plain_rows, read_stream
 from pipelines.lakehouse.order import FOR_ALL, Tail
 
 if TYPE_CHECKING:
@@ -62,9 +63,8 @@ class LogFile:
 
 def data_files(table: DeltaTable, columns: Sequence[str]) -> list[dict[str, Any]]:
     """What the Delta log says of each data file, in those of ``columns`` that it has at all."""
-    # as a stream, because asking for a table makes Arrow import pandas, which takes longer than a plan
-    told = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
-    return told.select([name for name in columns if name in told.column_names]).to_pylist()
+    told = read_stream(table.get_add_actions(flatten=True))
+    return plain_rows(told.select([name for name in columns if name in told.column_names]))
 
 
 def log_files(table: DeltaTable) -> list[LogFile]:

@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
+from deltalake import CommitProperties, QueryBuilder, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from pipelines.core.errors import EnvironmentUnfit
+from pipelines.lakehouse.arrow import plain_rows, read_stream
 from pipelines.lakehouse.root import RUNS, Lakehouse
 from pipelines.lakehouse.schema import RUNS as COLUMNS
 
@@ -54,8 +55,9 @@ def runs_of(house: Lakehouse, job_name: str) -> list[dict[str, Any]]:
     table = house.open(RUNS)
     if table is None:
         return []
-    rows = _rows(table, job_name).to_pylist(maps_as_pydicts="strict")
-    return sorted(rows, key=lambda row: (row["started_at"], row["run_id"]))
+    # not as a dataset of Arrow's, whose import takes longer than a plan
+    query = QueryBuilder().register("runs", table).execute(f"SELECT * FROM runs WHERE job = '{job_name}'")  # noqa: S608
+    return sorted(plain_rows(read_stream(query)), key=lambda row: (row["started_at"], row["run_id"]))
 
 
 def last_succeeded(house: Lakehouse, job_name: str, kind: str = "replay") -> dict[str, Any] | None:
@@ -80,12 +82,6 @@ def abandon_dead(house: Lakehouse, job_name: str) -> list[str]:
 def this_process() -> str:
     """``host/pid`` of this process."""
     return f"{socket.gethostname()}/{os.getpid()}"
-
-
-def _rows(table: DeltaTable, job_name: str) -> pa.Table:
-    # not as a dataset of Arrow's, whose import takes longer than a plan
-    query = QueryBuilder().register("runs", table).execute(f"SELECT * FROM runs WHERE job = '{job_name}'")  # noqa: S608
-    return pa.RecordBatchReader.from_stream(query).read_all()
 
 
 def _alive(process_id: int) -> bool:
