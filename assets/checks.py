@@ -63,7 +63,8 @@ def evaluated(result: CheckResult) -> dg.AssetCheckResult:
     """A check's result as Dagster shows it: how many rows failed, and the first of them."""
     metadata: dict[str, dg.MetadataValue] = {"failed_rows": dg.MetadataValue.int(result.failed_rows)}
     if result.sample:
-        names = list(dict.fromkeys(name for row in result.sample for name in row))
+        # a column that says nothing of any row only makes the others narrow
+        names = list(dict.fromkeys(name for row in result.sample for name, value in row.items() if value is not None))
         records = [dg.TableRecord({name: _text(row.get(name)) for name in names}) for row in result.sample]
         metadata["rows"] = dg.MetadataValue.table(records)
     return dg.AssetCheckResult(passed=result.passed, metadata=metadata, description=result.description)

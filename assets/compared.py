@@ -103,8 +103,10 @@ def matches_stream_check(job: Job) -> dg.AssetChecksDefinition:
                 passed=False, severity=dg.AssetCheckSeverity.WARN, description=f"{missing}: nothing was compared"
             )
         if result.passed:
-            result = replace(result, description=f"no true difference: {result.description}")
-        return evaluated(result)
+            return evaluated(replace(result, description=f"no true difference: {result.description}"))
+        # that a row differs is why it is here; status and cause tell more
+        told_rows = tuple({name: value for name, value in row.items() if name != "problem"} for row in result.sample)
+        return evaluated(replace(result, sample=told_rows))
 
     return matches_stream
 
@@ -156,7 +158,7 @@ def report_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.Asset
 
 def _of_day(differing: Counter[str], causes: Iterable[str]) -> dict[str, dg.MetadataValue]:
     """A day's differing windows, and how many of them by each cause that the run found on any day."""
-    by_cause = {f"differing_{cause}": dg.MetadataValue.int(differing[cause]) for cause in causes}
+    by_cause = {cause: dg.MetadataValue.int(differing[cause]) for cause in causes}
     return {"differing": dg.MetadataValue.int(differing.total()), **by_cause}
 
 

@@ -1,13 +1,26 @@
-"""Fixtures that all tests share: one Spark session a process."""
+"""Fixtures that all tests share: one Spark session a process, one browser."""
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Browser
     from pyspark.sql import SparkSession
+
+BROWSER_ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -21,3 +34,20 @@ def spark() -> SparkSession:
     from pipelines.runtime.session import session
 
     return session("tailrace-tests")
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A real Chromium without a head, where there is one; tests that ask for it are left out where there is none.
+
+    It is ``TAILRACE_CHROMIUM``, or the first of ``chromium``, ``chromium-browser``, ``google-chrome`` on the path.
+    """
+    playwright = pytest.importorskip("playwright.sync_api")
+    found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
+    path = os.environ.get("TAILRACE_CHROMIUM") or next((path for path in found if path), None)
+    if path is None:
+        pytest.skip("no Chromium here: install it, or name it in TAILRACE_CHROMIUM")
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=path, args=BROWSER_ARGUMENTS)
+        yield opened
+        opened.close()

@@ -7,15 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pytest
 from deltalake import DeltaTable
+from running import ROOT, Running, dagster_ui, until
 from small_jobs import load, tolls
 
 from assets.definitions import build
@@ -33,16 +32,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
 ]
 
-ROOT = Path(__file__).parents[2]
-PORT = 3987
-_BACKFILL = """
-mutation ($params: LaunchBackfillParams!) {
-  launchPartitionBackfill(backfillParams: $params) {
-    __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message }
-  }
-}"""
-_STATE = "query ($id: String!) { partitionBackfillOrError(backfillId: $id) { ... on PartitionBackfill { status } } }"
-_RUNS = "query { runsOrError { ... on Runs { results { runId status pipelineName tags { key value } } } } }"
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -68,121 +57,41 @@ defs.resolve_job_def("tolls_replay").execute_in_process(
 """
 
 
-class Ui:
-    """A running Dagster over the lakehouse ``root``."""
-
-    def __init__(self, process: subprocess.Popen[bytes], root: str, home: str) -> None:
-        self.process, self.root, self.home = process, root, home
-
-    def ask(self, query: str, variables: dict[str, Any] | None = None) -> Any:
-        body = json.dumps({"query": query, "variables": variables or {}}).encode()
-        request = urllib.request.Request(f"http://127.0.0.1:{PORT}/graphql", body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            found = json.load(answer)
-        assert "errors" not in found, found
-        return found["data"]
-
-    def backfill(self, *days: str) -> str:
-        """Backfill windows and verdicts of these days; the backfill's id."""
-        assets = [{"path": ["tolls", name]} for name in ("windows", "verdicts")]
-        params = {"assetSelection": assets, "partitionNames": list(days)}
-        launched = self.ask(_BACKFILL, {"params": params})["launchPartitionBackfill"]
-        assert launched["__typename"] == "LaunchBackfillSuccess", launched
-        return str(launched["backfillId"])
-
-    def status(self, backfill: str) -> str:
-        return str(self.ask(_STATE, {"id": backfill})["partitionBackfillOrError"]["status"])
-
-    def runs(self) -> list[tuple[str, str]]:
-        return [(run["pipelineName"], run["status"]) for run in self.ask(_RUNS)["runsOrError"]["results"]]
-
-    def ledger(self) -> list[dict[str, Any]]:
-        return runs_of(Lakehouse.at(self.root), "tolls")
-
-    def processes(self) -> list[int]:
-        """All that lives with this Dagster's home in its environment."""
-        mark = f"DAGSTER_HOME={self.home}".encode()
-        return [number for number in _processes() if mark in _environment(number)]
-
-
-def _processes() -> list[int]:
-    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
-
-
-def _environment(number: int) -> list[bytes]:
-    try:
-        return Path(f"/proc/{number}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return []
-
-
-def until(what: Callable[[], Any], seconds: int) -> Any:
-    """What ``what`` gives once it gives something."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        found = what()
-        if found:
-            return found
-        time.sleep(0.5)
-    raise AssertionError(f"nothing after {seconds} s")
-
-
 @pytest.fixture
-def ui(tmp_path: Path, jobs: Path) -> Iterator[Ui]:
-    root, home = load(tmp_path), str(tmp_path / "ui_home")
-    environment = {**os.environ, "DAGSTER_HOME": home, "TAILRACE_LAKEHOUSE": root, "TAILRACE_JOBS": str(jobs)}
-    environment["TAILRACE_AUTOMATION"] = "on"
-    with (tmp_path / "ui.log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, str(ROOT / "deploy" / "ui.py"), "--port", str(PORT)],
-            env=environment,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            # as a shell starts what it puts into the background
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
-        )
-        found = Ui(process, root, home)
+def ui(tmp_path: Path, jobs: Path) -> Iterator[Running]:
+    with dagster_ui(tmp_path, jobs, load(tmp_path), TAILRACE_AUTOMATION="on") as found:
+        yield found
 
-        def up() -> bool:
-            try:
-                return bool(found.ask("query { version }"))
-            except OSError:
-                assert process.poll() is None, (tmp_path / "ui.log").read_text()
-                return False
 
-        try:
-            until(up, 180)
-            yield found
-        finally:
-            process.terminate()
-            process.wait(60)
+def ledger(ui: Running) -> list[dict[str, Any]]:
+    return runs_of(Lakehouse.at(ui.root), "tolls")
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
 def test_a_backfill_is_one_run_a_killed_one_recovers_once_a_late_batch_is_replayed_and_ctrl_c_leaves_nothing(
-    ui: Ui, tmp_path: Path
+    ui: Running, tmp_path: Path
 ) -> None:
-    backfill = ui.backfill("2026-03-02", "2026-03-03", "2026-03-04")
-    until(lambda: ui.status(backfill) == "COMPLETED_SUCCESS", 400)
+    backfill = ui.backfill("tolls", ["2026-03-02", "2026-03-03", "2026-03-04"])
+    until(lambda: ui.backfill_status(backfill) == "COMPLETED_SUCCESS", 400)
     assert ui.runs() == [("__ASSET_JOB", "SUCCESS")]
-    [first] = ui.ledger()
+    [first] = ledger(ui)
     assert (first["status"], first["output_from"].day, first["output_to"].day) == ("succeeded", 2, 5)
 
-    ui.backfill("2026-03-06", "2026-03-07")
-    running = until(lambda: [run for run in ui.ledger() if run["status"] == "running"], 200)
+    ui.backfill("tolls", ["2026-03-06", "2026-03-07"])
+    running = until(lambda: [run for run in ledger(ui) if run["status"] == "running"], 200)
     os.kill(int(running[0]["process"].rpartition("/")[2]), signal.SIGKILL)
-    until(lambda: [run["status"] for run in ui.ledger()] == ["succeeded", "abandoned", "succeeded"], 400)
-    assert [run["output_from"].day for run in ui.ledger()] == [2, 6, 6]
+    until(lambda: [run["status"] for run in ledger(ui)] == ["succeeded", "abandoned", "succeeded"], 400)
+    assert [run["output_from"].day for run in ledger(ui)] == [2, 6, 6]
 
     late = {"arrival_time": "2026-03-03T12:00:00Z", "input_partition": 7, "sequence": 0, "at": "2026-03-03T12:00:00Z"}
     (tmp_path / "late.jsonl").write_text(json.dumps(late) + "\n", encoding="utf-8")
     assert ingest(tolls(), "cars", [tmp_path / "late.jsonl"], ui.root, "late").appended == 1
-    until(lambda: [run["status"] for run in ui.ledger()][3:] == ["succeeded"], 400)
-    again = ui.ledger()[-1]
+    until(lambda: [run["status"] for run in ledger(ui)][3:] == ["succeeded"], 400)
+    again = ledger(ui)[-1]
     assert (again["output_from"].day, again["output_to"].day) == (3, 4)
     assert "added by batch late in version 1" in again["reason"]
     # the sensor for lost ranges has ticked meanwhile, too, and found the retry's work done
-    assert len(ui.ledger()) == 4
+    assert len(ledger(ui)) == 4
 
     assert len(ui.processes()) >= 5
     ui.process.send_signal(signal.SIGINT)
