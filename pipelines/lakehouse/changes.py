@@ -16,10 +16,13 @@ from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 
 from pipelines.core.time import DAY, MILLISECOND, parse_instant
+from pipelines.lakehouse.compact import is_compaction
 from pipelines.lakehouse.log import LogFile, log_files
 
 _CUT_US = MILLISECOND - 1
 """Statistics hold whole milliseconds: a true maximum may lie this much above what they say."""
+_LOOKED_BACK = 50
+"""More compactions in a row than any ingest makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,14 @@ def changes_since(log: DeltaTable, version: int, since_us: int) -> list[Change]:
             return _written_after(log, since_us)
         found += _of_commit(number, [json.loads(line) for line in text.splitlines() if line])
     return found
+
+
+def last_change(log: DeltaTable) -> int:
+    """The newest version of ``log`` that changed rows: compactions after it are passed over."""
+    for commit in log.history(_LOOKED_BACK):
+        if not is_compaction(commit):
+            return int(commit["version"])
+    return log.version()
 
 
 def _of_commit(version: int, actions: list[dict[str, Any]]) -> list[Change]:

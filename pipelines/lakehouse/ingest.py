@@ -4,7 +4,7 @@ A batch is one commit to ``arrivals/<input>`` that also names the batch (a Delta
 whole or not at all, and a second time it is a no-op. What is refused is written to ``quarantine/<input>`` *before*
 that, replacing whatever an earlier attempt at the same batch left there: a crash in between loses and doubles nothing,
 the next attempt does both again. Records are judged against the log as it was opened; if another batch was committed
-meanwhile, the commit fails and everything is judged anew.
+meanwhile, the commit fails and everything is judged anew. Small files are put together in a commit after that one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from pipelines.core.errors import EnvironmentUnfit, UsageError, did_you_mean
 from pipelines.core.model import Input, Job
 from pipelines.core.time import format_instant
+from pipelines.lakehouse.compact import LAYOUT, compact
 from pipelines.lakehouse.log import Tails
 from pipelines.lakehouse.order import ArrivalOrder
 from pipelines.lakehouse.readers import Refused, read_file
@@ -40,7 +41,10 @@ _SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class IngestSummary:
-    """What became of one batch. ``refused`` holds the first few of ``quarantined`` records."""
+    """What became of one batch. ``refused`` holds the first few of ``quarantined`` records.
+
+    ``version`` is the log's when the batch was in it; ``compacted_days`` were then put into fewer files.
+    """
 
     input: str
     batch_id: str
@@ -54,6 +58,7 @@ class IngestSummary:
     first_arrival_us: int | None = None
     last_arrival_us: int | None = None
     version: int | None = None
+    compacted_days: int = 0
 
     @property
     def appended(self) -> int:
@@ -76,6 +81,7 @@ class IngestSummary:
             "warnings": list(self.warnings),
             **{name: None if us is None else format_instant(us) for name, us in ends.items()},
             "version": self.version,
+            "compacted_days": self.compacted_days,
         }
 
 
@@ -107,7 +113,8 @@ def ingest(
     for _ in range(_ATTEMPTS):
         log = house.open(f"arrivals/{part.name}")
         if log is not None and log.transaction_version(_application(part.name, batch_id)) is not None:
-            return IngestSummary(part.name, batch_id, tuple(map(str, paths)), already_ingested=True)
+            # who took the batch may have been killed before this
+            return _compacted(house, IngestSummary(part.name, batch_id, tuple(map(str, paths)), already_ingested=True))
         _check_columns(log, part)
         with _Batch(part, batch_id, log) as work:
             for path in paths:
@@ -115,13 +122,23 @@ def ingest(
                 work.read(path)
             progress("writing")
             try:
-                return work.commit(house, paths)
+                summary = work.commit(house, paths)
             except CommitFailedError:
                 continue  # someone else appended meanwhile: judge anew against the newer log
+            progress("compacting")
+            return _compacted(house, summary)
     raise EnvironmentUnfit(
         f"the log arrivals/{part.name} was changed by others {_ATTEMPTS} times while this batch was read",
         hint="ingest into one input from one place at a time",
     )
+
+
+def _compacted(house: Lakehouse, summary: IngestSummary) -> IngestSummary:
+    """Days in many small files are put into few; the batch is in the log whatever comes of it."""
+    log = house.open(f"arrivals/{summary.input}")
+    assert log is not None, summary.input
+    done = compact(log)
+    return replace(summary, compacted_days=done.days, warnings=(*summary.warnings, *done.warnings))
 
 
 def content_id(input_name: str, paths: Sequence[Path]) -> str:
@@ -219,7 +236,14 @@ class _Batch:
             max_commit_retries=0,
         )
         if self.log is not None:
-            write_deltalake(self.log, self.rows.reader(), mode="append", schema_mode="merge", commit_properties=commit)
+            write_deltalake(
+                self.log,
+                self.rows.reader(),
+                mode="append",
+                schema_mode="merge",
+                commit_properties=commit,
+                writer_properties=LAYOUT,
+            )
             return
         name = f"arrivals/{self.part.name}"
         try:
@@ -229,6 +253,7 @@ class _Batch:
                 mode="error",
                 partition_by=["arrival_date"],
                 commit_properties=commit,
+                writer_properties=LAYOUT,
             )
         except DeltaError as error:
             if house.open(name) is None:

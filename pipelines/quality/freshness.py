@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pipelines.core.model import Job, OutputRange
 from pipelines.core.readrange import look_back, reach_of, read_range
 from pipelines.core.time import DAY, format_instant, from_datetime, to_datetime
-from pipelines.lakehouse.changes import Change, changes_since
+from pipelines.lakehouse.changes import Change, changes_since, last_change
 from pipelines.lakehouse.layout import arrivals_table
 from pipelines.lakehouse.log import log_files
 from pipelines.lakehouse.planning import make_plan
@@ -59,9 +59,9 @@ def day_range(day: date) -> OutputRange:
 
 
 def versions_now(house: Lakehouse, job: Job) -> dict[str, int]:
-    """The newest version of each arrival log that is there, by table."""
+    """The newest version of each arrival log that is there at which rows changed, by table."""
     logs = {arrivals_table(part.name): house.open(arrivals_table(part.name)) for part in job.inputs}
-    return {name: log.version() for name, log in logs.items() if log is not None}
+    return {name: last_change(log) for name, log in logs.items() if log is not None}
 
 
 def is_replayed(house: Lakehouse, job: Job, day: date) -> bool:

@@ -59,6 +59,27 @@ write.replace_range = die
 replay(parse_job(Path(sys.argv[1]).read_text()), EVERYTHING, sys.argv[3])
 """
 
+_KILLED_COMPACTION = """
+import os, signal, sys, threading
+from pathlib import Path
+from pipelines.job.load import parse_job
+from pipelines.lakehouse import compact, ingest as module
+
+def when_files_appear(log, day, files):
+    folder = Path(sys.argv[3]) / "arrivals" / "cars" / "arrival_date=2026-01-01"
+    before = set(os.listdir(folder))
+    def watch():
+        while set(os.listdir(folder)) == before:
+            pass
+        os.kill(os.getpid(), signal.SIGKILL)
+    threading.Thread(target=watch, daemon=True).start()
+    plain(log, day, files)
+    signal.pause()
+
+plain, compact._rewrite = compact._rewrite, when_files_appear
+module.ingest(parse_job(Path(sys.argv[1]).read_text()), "cars", [sys.argv[2]], sys.argv[3])
+"""
+
 
 def _killed(script: str, tmp_path: Path, file: Path) -> None:
     job = tmp_path / "cars.yaml"
@@ -103,6 +124,20 @@ def test_what_a_killed_attempt_quarantined_is_taken_back_if_it_fits_now(tmp_path
     (batch_id,) = killed
     assert ingest(JOB, "cars", [file], tmp_path / "house", batch=batch_id).quarantined == 0
     assert _rows(tmp_path, "quarantine") == []
+
+
+def test_an_ingest_killed_while_it_compacts_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    for sequence in range(16):
+        ingest(JOB, "cars", [_file(tmp_path / "one.jsonl", sequence)], tmp_path / "house")
+    last = _file(tmp_path / "last.jsonl", 16)
+    _killed(_KILLED_COMPACTION, tmp_path, last)
+    assert [row["sequence"] for row in _rows(tmp_path, "arrivals")] == list(range(17))
+    assert ingest(JOB, "cars", [last], tmp_path / "house").already_ingested
+    assert ingest(JOB, "cars", [_file(tmp_path / "more.jsonl", 17)], tmp_path / "house").appended == 1
+    assert [row["sequence"] for row in _rows(tmp_path, "arrivals")] == list(range(18))
+    log = Lakehouse.at(tmp_path / "house").open("arrivals/cars")
+    assert log is not None
+    assert len(log.file_uris()) <= 2
 
 
 @pytest.mark.spark

@@ -15,8 +15,11 @@ COLUMNS = "at TIMESTAMP, booth STRING, n INT, x DOUBLE"
 def job(columns: str = COLUMNS, name: str = "cars_per_booth", **more: str) -> Job:
     """Cars counted per booth, ten minutes a window; ``more`` adds keys to the input."""
     extra = "".join(f", {key}: {value}" for key, value in more.items())
-    return parse_job(
-        f"""
+    return parse_job(_job_text(columns, name, extra))
+
+
+def _job_text(columns: str, name: str, extra: str) -> str:
+    return f"""
 tailrace: 1
 job: {name}
 profile: stream_analytics
@@ -24,7 +27,9 @@ inputs: {{cars: {{columns: "{columns}", timestamp_by: at{extra}}}}}
 ordering: {{late_arrival: 5m, out_of_order: 0s, action: adjust}}
 query: {{from: cars, group_by: [booth], window: {{tumbling: {{size: 10m}}}}, aggregates: {{cars: "count(*)"}}}}
 """
-    )
+
+
+JOB_TEXT = _job_text(COLUMNS, "cars_per_booth", "")
 
 
 def record(sequence: int, /, minute: int | None = None, **changed: Any) -> dict[str, Any]:

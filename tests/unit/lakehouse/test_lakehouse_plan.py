@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from lakehouse_samples import job, lines, record
+from lakehouse_samples import JOB_TEXT, job, lines, record
 
 from pipelines.core.errors import UsageError
 from pipelines.core.model import EVERYTHING, OutputRange
 from pipelines.core.plan import is_settled
 from pipelines.core.readrange import ReadRange
 from pipelines.core.time import DAY, HOUR, MINUTE, parse_instant
+from pipelines.lakehouse import runs
 from pipelines.lakehouse.ingest import ingest
 from pipelines.lakehouse.planning import make_plan
+from pipelines.lakehouse.root import Lakehouse
 
 JOB = job()
 NOON = parse_instant("2026-01-01T12:00:00Z")
@@ -98,3 +101,42 @@ def test_a_range_is_settled_once_every_log_has_gone_beyond_it(
     told, why = is_settled(ReadRange(0, to_us, "rule"), ends_us)
     assert told is settled
     assert (why is None) is settled
+
+
+def test_a_plan_names_the_few_files_it_reads_and_a_longer_log_changes_none_of_them(house: Path, tmp_path: Path) -> None:
+    hour = OutputRange(NOON + DAY, NOON + DAY + HOUR)
+    (before,) = make_plan(JOB, hour, house).reads
+    assert [path.split("/")[0] for path in before.paths] == ["arrival_date=2026-01-02"]
+    times = [f"2026-{month:02d}-{day:02d}T12:00:00Z" for month in (2, 3) for day in range(1, 29)]
+    records = [record(100 + place, arrival_time=time, at=time) for place, time in enumerate(times)]
+    ingest(JOB, "cars", [lines(tmp_path / "more.jsonl", *records)], house)
+    (after,) = make_plan(JOB, hour, house).reads
+    assert (after.paths, after.size_bytes, after.files_total) == (before.paths, before.size_bytes, 59)
+    assert make_plan(JOB, EVERYTHING, house).reads[0].paths == ()
+
+
+def test_a_cold_plan_needs_neither_spark_nor_pandas(house: Path, tmp_path: Path) -> None:
+    runs.record(Lakehouse.at(house), {"run_id": "1", "job": JOB.name, "kind": "replay", "status": runs.SUCCEEDED})
+    (tmp_path / "job.yaml").write_text(JOB_TEXT)
+    told = (
+        "import sys\n"
+        "from pipelines.cli.main import run\n"
+        "code = run(sys.argv[1:])\n"
+        "heavy = {'pyspark', 'pandas', 'pyarrow.dataset'} & set(sys.modules)\n"
+        "sys.exit(f'{code} {heavy}' if code or heavy else 0)"
+    )
+    command = [
+        sys.executable,
+        "-c",
+        told,
+        "plan",
+        str(tmp_path / "job.yaml"),
+        "--from",
+        "2026-01-02",
+        "--to",
+        "2026-01-03",
+    ]
+    done = subprocess.run(
+        [*command, "--lakehouse", str(house)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr

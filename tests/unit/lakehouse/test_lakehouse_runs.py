@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from deltalake import DeltaTable
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
 
 from pipelines.lakehouse import runs
 from pipelines.lakehouse.root import Lakehouse
+from pipelines.lakehouse.schema import RUNS
 
 T0 = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
@@ -67,3 +69,18 @@ def test_a_running_run_whose_process_is_gone_is_abandoned(tmp_path: Path) -> Non
         runs.record(house, row)
     assert runs.abandon_dead(house, "cars") == ["1"]
     assert [run["status"] for run in runs.runs_of(house, "cars")] == ["abandoned", "running", "running"]
+
+
+def test_a_ledger_of_before_goes_on_with_columns_that_it_lacks(tmp_path: Path) -> None:
+    house = Lakehouse.at(tmp_path)
+    new = ("files_planned", "files_read", "bytes_planned", "bytes_read", "scans", "warnings")
+    before = pa.schema([field for field in RUNS if field.name not in new])
+    rows = pa.Table.from_pylist([{name: _row("1").get(name) for name in before.names}], schema=before)
+    write_deltalake(house.uri("runs"), rows, partition_by=["job"])
+    runs.record(house, _row("2", files_planned={"arrivals/cars": 1}))
+    runs.record(house, _row("2", runs.SUCCEEDED, files_read={"arrivals/cars": 1}, warnings=["odd"]))
+    runs.record(house, _row("1", runs.ABANDONED))
+    assert [(run["status"], run["files_read"], run["warnings"]) for run in runs.runs_of(house, "cars")] == [
+        ("abandoned", None, None),
+        ("succeeded", {"arrivals/cars": 1}, ["odd"]),
+    ]
