@@ -86,7 +86,7 @@ def _run(makings: Sequence[Making], wanted: Sequence[str], rounds: int, cache: P
             group = _chosen(make(Stage(spark, meter.pid, cache, stack)), wanted)
             # the first group finds a cold session
             warm_up = 1 if number == 0 else 0
-            begin(group.title, len(group.contenders) * (1 + warm_up + rounds))
+            begin(group.title, sum(1 + warm_up + min(rounds, one.most_rounds) for one in group.contenders))
             done.append((group, _measured(group, rounds, meter, tell, warm_up)))
     return report(done, rounds, _java(spark))
 

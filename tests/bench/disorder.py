@@ -17,8 +17,8 @@ from pipelines.lakehouse.schema import TIMESTAMP
 CHUNK = 1_000_000
 START_US = parse_instant("2026-01-01T00:00:00Z")
 EVENTS_A_DAY = 1_000_000
-FORMAT = 1
-"""Part of the cache key: raised when the same model would give another log."""
+FORMAT = 2
+"""Part of the cache key: raised when the same model would give another log, or other files."""
 
 Ints = npt.NDArray[np.int64]
 REGULAR, FAR, LATE, EARLY, AHEAD = range(5)

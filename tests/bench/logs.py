@@ -15,6 +15,7 @@ from deltalake import CommitProperties, write_deltalake
 
 from bench.disorder import Disorder, as_table, chunks
 from bench.questions import DEPARTURES, READINGS
+from pipelines.lakehouse.compact import LAYOUT
 from pipelines.lakehouse.ingest import ingest
 from pipelines.lakehouse.layout import arrivals_table
 from pipelines.lakehouse.root import Lakehouse
@@ -58,6 +59,7 @@ def generated(model: Disorder, cache: Path) -> Log:
         pa.RecordBatchReader.from_batches(schema, batches),
         mode="error",
         partition_by=["arrival_date"],
+        writer_properties=LAYOUT,
         commit_properties=CommitProperties(custom_metadata={"tailrace": "ingest", "batch_id": "bench"}),
     )
     done.write_text(json.dumps(asdict(model), indent=2) + "\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import multiprocessing
 import resource
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
@@ -36,8 +37,9 @@ class Engine:
     def __init__(self, name: str) -> None:
         context = multiprocessing.get_context("spawn")
         self.name = name
+        self._spills = tempfile.TemporaryDirectory(prefix="tailrace-bench-")
         self._ours, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(name, theirs), daemon=True)
+        self._process = context.Process(target=_serve, args=(name, theirs, self._spills.name), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -61,6 +63,7 @@ class Engine:
         self._process.terminate()
         self._process.join()
         self._ours.close()
+        self._spills.cleanup()
 
     def _ask(self, *request: object) -> Any:
         try:
@@ -74,9 +77,9 @@ class Engine:
         return reply
 
 
-def _serve(name: str, requests: Connection) -> None:
+def _serve(name: str, requests: Connection, spills: str) -> None:
     """Answer requests until the other side is gone; a failure is told as text."""
-    run = _duckdb() if name == "duckdb" else _polars()
+    run = _duckdb(spills) if name == "duckdb" else _polars()
     while True:
         try:
             files, question, wanted = requests.recv()
@@ -91,11 +94,11 @@ def _serve(name: str, requests: Connection) -> None:
         requests.send((time.perf_counter() - began, table if wanted else None))
 
 
-def _duckdb() -> Callable[[Sequence[str], Question], pa.Table]:
+def _duckdb(spills: str) -> Callable[[Sequence[str], Question], pa.Table]:
     import duckdb
 
-    connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'UTC'")
+    # left to itself, a database in memory would spill into the working directory
+    connection = duckdb.connect(config={"TimeZone": "UTC", "temp_directory": spills})
 
     def run(files: Sequence[str], question: Question) -> pa.Table:
         return connection.sql(_sql(question), params={"files": list(files)}).to_arrow_table()

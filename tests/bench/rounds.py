@@ -139,6 +139,8 @@ def measure(
 def _sample(contender: Contender, number: int, meter: SparkMeter) -> Sample:
     processes = contender.processes()
     if contender.uses_spark:
+        # nothing that an earlier run kept may help this one
+        contender.site.spark.catalog.clearCache()
         meter.begin()
     processes.begin()
     seconds = contender.seconds()

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from bench.disorder import AHEAD, EARLY, FAR, LATE, REGULAR, Chunk, Disorder, as_table, chunks
 from bench.logs import generated
@@ -83,7 +84,7 @@ def test_the_same_model_gives_the_same_log_and_another_seed_another(log: Chunk) 
 
 
 def test_a_generated_log_is_what_ingest_makes_of_its_rows(tmp_path: Path) -> None:
-    model = Disorder(20_000, days=1.5)
+    model = Disorder(300_000, days=1.5)
     written = generated(model, tmp_path / "cache")
     job = READINGS.job()
     (chunk,) = chunks(model)
@@ -97,9 +98,16 @@ def test_a_generated_log_is_what_ingest_makes_of_its_rows(tmp_path: Path) -> Non
     assert theirs is not None
     assert pa.schema(ours.schema()) == pa.schema(theirs.schema())
     assert ours.metadata().partition_columns == theirs.metadata().partition_columns == ["arrival_date"]
-    assert len(ours.file_uris()) == len(theirs.file_uris()) == 2
+    assert _row_groups(ours) == _row_groups(theirs)
+    assert sorted(map(len, _row_groups(ours))) == [1, 2]
     order = [(name, "ascending") for name in ("arrival_time", "input_partition", "sequence")]
     assert ours.to_pyarrow_table().sort_by(order) == theirs.to_pyarrow_table().sort_by(order)
+
+
+def _row_groups(table: DeltaTable) -> list[list[int]]:
+    """The rows of each row group of each file, by day."""
+    files = [pq.ParquetFile(uri).metadata for uri in sorted(table.file_uris())]
+    return [[file.row_group(index).num_rows for index in range(file.num_row_groups)] for file in files]
 
 
 def test_a_log_is_written_once(tmp_path: Path) -> None:
