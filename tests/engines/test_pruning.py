@@ -1,0 +1,229 @@
+"""A replay opens the files of its read range and no others, however long the log is and however it came in."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from pipelines.core.model import EVERYTHING, OutputRange
+from pipelines.core.time import parse_instant
+from pipelines.job.load import parse_job
+from pipelines.lakehouse import planning, runs, small
+from pipelines.lakehouse.ingest import ingest
+from pipelines.lakehouse.log import log_files
+from pipelines.lakehouse.planning import make_plan
+from pipelines.lakehouse.root import Lakehouse
+from pipelines.lakehouse.show import plain_rows, rows_of
+from pipelines.replay import RunSummary, replay
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [
+    pytest.mark.spark,
+    # the gateway to the JVM leaves its sockets to the garbage collector
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+]
+
+T = parse_instant
+DAY_OF_YEAR = OutputRange(T("2026-07-10T00:00:00Z"), T("2026-07-11T00:00:00Z"))
+START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+
+
+JOB = parse_job(
+    """
+tailrace: 1
+job: cars
+profile: stream_analytics
+inputs: {cars: {columns: "at TIMESTAMP, booth STRING, n INT", timestamp_by: at}}
+ordering: {late_arrival: 20m, out_of_order: 1m, action: adjust}
+query:
+  from: cars
+  group_by: [booth]
+  window: {tumbling: {size: 1h}}
+  aggregates: {cars: "count(*)", mean: "avg(n)"}
+"""
+)
+
+
+def _arrivals(path: Path, first_minute: int, minutes: int, step: int) -> Path:
+    """One event every ``step`` minutes, in two input partitions, some of them late."""
+    places = range(first_minute, first_minute + minutes, step)
+    times = [START + dt.timedelta(minutes=minute, microseconds=minute) for minute in places]
+    late = [time - dt.timedelta(minutes=(0, 0, 10, 40)[place % 4]) for place, time in enumerate(times)]
+    rows = {
+        "arrival_time": pa.array(times, pa.timestamp("us", "UTC")),
+        "input_partition": pa.array([minute // step % 2 for minute in places], pa.int32()),
+        "sequence": pa.array(list(places), pa.int64()),
+        "at": pa.array(late, pa.timestamp("us", "UTC")),
+        "booth": pa.array(["ab"[minute // step % 3 % 2] for minute in places]),
+        "n": pa.array([minute % 97 for minute in places], pa.int32()),
+    }
+    pq.write_table(pa.table(rows), path)
+    return path
+
+
+def _rows(house: Path, table: str) -> list[dict[str, Any]]:
+    rows = rows_of(JOB, table, house)
+    assert rows is not None
+    return plain_rows(rows)
+
+
+@pytest.fixture(scope="module")
+def year(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lakehouse with a log of 366 days, an event every half hour."""
+    folder = tmp_path_factory.mktemp("year")
+    ingest(JOB, "cars", [_arrivals(folder / "year.parquet", 0, 366 * 1440, 30)], folder / "house")
+    return folder / "house"
+
+
+@pytest.fixture(scope="module")
+def day_of_year(spark: SparkSession, year: Path) -> tuple[Path, RunSummary]:
+    """The same after a replay of one day of it."""
+    house = year.parent / "replayed"
+    shutil.copytree(year, house)
+    return house, replay(JOB, DAY_OF_YEAR, house, spark=spark)
+
+
+def test_a_day_of_a_year_opens_the_files_of_its_days_and_the_ledger_says_so(
+    day_of_year: tuple[Path, RunSummary],
+) -> None:
+    house, summary = day_of_year
+    log = Lakehouse.at(house).open("arrivals/cars")
+    assert log is not None
+    own = [file for file in log_files(log) if file.may_hold(summary.plan.read.from_us, summary.plan.read.to_us)]
+    assert len(own) == 3
+    assert summary.bytes_read["arrivals/cars"] <= 1.1 * sum(file.size_bytes for file in own)
+    (run,) = runs.runs_of(Lakehouse.at(house), "cars")
+    assert run["files_planned"] == run["files_read"] == {"arrivals/cars": 3}
+    assert run["bytes_planned"] == run["bytes_read"] == summary.bytes_read
+    assert run["scans"] == summary.scans
+    assert (run["warnings"], summary.warnings) == ([], ())
+
+
+def test_a_log_ten_times_as_long_gives_the_same_day_from_the_same_files(
+    spark: SparkSession, year: Path, day_of_year: tuple[Path, RunSummary], tmp_path: Path
+) -> None:
+    house = tmp_path / "house"
+    shutil.copytree(year, house)
+    ingest(JOB, "cars", [_arrivals(tmp_path / "more.parquet", 366 * 1440, 3294 * 1440, 360)], house)
+    summary = replay(JOB, DAY_OF_YEAR, house, spark=spark)
+    assert summary.plan.reads[0].files_total == 3660
+    assert summary.plan.reads[0].paths == day_of_year[1].plan.reads[0].paths
+    assert summary.bytes_read == day_of_year[1].bytes_read
+    assert summary.output_fingerprint == day_of_year[1].output_fingerprint
+
+
+def test_much_data_goes_spark_s_own_way_to_the_same_rows_and_the_same_files(
+    spark: SparkSession,
+    year: Path,
+    day_of_year: tuple[Path, RunSummary],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    house = tmp_path / "house"
+    shutil.copytree(year, house)
+    monkeypatch.setattr(small, "MOST_ROWS", 0)
+    monkeypatch.setattr(planning, "NAMED_FILES", 0)
+    inside = OutputRange(T("2026-07-09T12:00:00Z"), T("2026-07-10T12:30:00Z"))
+    for output in (DAY_OF_YEAR, inside, DAY_OF_YEAR):
+        summary = replay(JOB, output, house, spark=spark)
+        assert summary.warnings == ()
+    assert summary.plan.reads[0].paths == ()
+    assert (summary.files_read, summary.bytes_read) == (day_of_year[1].files_read, day_of_year[1].bytes_read)
+    assert summary.output_fingerprint == day_of_year[1].output_fingerprint
+    assert summary.counts_by_verdict == day_of_year[1].counts_by_verdict
+    assert summary.rows_written == day_of_year[1].rows_written
+    days = [row for row in _rows(house, "windows") if row["window_end"] >= "2026-07-10T00:00:00Z"]
+    assert days == _rows(day_of_year[0], "windows")
+    monkeypatch.undo()
+    # what Spark wrote is replaced without it, and the other way round
+    again = replay(JOB, inside, house, spark=spark)
+    assert again.warnings == ()
+    days = [row for row in _rows(house, "windows") if row["window_end"] >= "2026-07-10T00:00:00Z"]
+    assert days == _rows(day_of_year[0], "windows")
+
+
+def test_files_that_the_plan_did_not_name_are_told(
+    spark: SparkSession, year: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dataclasses import replace
+
+    from pipelines.replay import execute
+
+    house = tmp_path / "house"
+    shutil.copytree(year, house)
+    plan = make_plan(JOB, DAY_OF_YEAR, house)
+    (read,) = plan.reads
+    other = replace(plan, reads=(replace(read, files=2),))
+    summary = execute(other, JOB, Lakehouse.at(house), spark=spark)
+    (warning,) = summary.warnings
+    assert warning.startswith(
+        f"arrivals/cars: the plan named 2 file(s) of {read.size_bytes} bytes, the run opened 3 of"
+    )
+    assert runs.runs_of(Lakehouse.at(house), "cars")[-1]["warnings"] == [warning]
+
+
+def test_a_hundred_batches_give_what_one_gives_from_as_few_files(spark: SparkSession, tmp_path: Path) -> None:
+    one, many = tmp_path / "one", tmp_path / "many"
+    ingest(JOB, "cars", [_arrivals(tmp_path / "one.parquet", 0, 2000, 1)], one)
+    for batch in range(100):
+        ingest(JOB, "cars", [_arrivals(tmp_path / f"{batch}.parquet", batch * 20, 20, 1)], many)
+    first = OutputRange(T("2026-01-01T03:00:00Z"), T("2026-01-01T23:00:00Z"))
+    whole, parts = (replay(JOB, first, house, spark=spark) for house in (one, many))
+    assert parts.output_fingerprint == whole.output_fingerprint
+    assert _rows(many, "verdicts") == _rows(one, "verdicts")
+    assert (whole.files_read, parts.files_read) == ({"arrivals/cars": 1}, {"arrivals/cars": 1})
+    everything = replay(JOB, EVERYTHING, many, spark=spark)
+    assert everything.output_fingerprint == replay(JOB, EVERYTHING, one, spark=spark).output_fingerprint
+    assert everything.files_read["arrivals/cars"] <= 17
+
+
+def test_the_live_run_passes_over_compaction(spark: SparkSession, tmp_path: Path) -> None:
+    from pipelines.live.run import stream
+
+    house = tmp_path / "house"
+    compacted = 0
+    for begin in (0, 20):
+        for batch in range(begin, begin + 20):
+            file = _arrivals(tmp_path / f"{batch}.parquet", batch * 20, 20, 1)
+            compacted += ingest(JOB, "cars", [file], house).compacted_days
+        stream(JOB, house, spark=spark)
+    assert compacted >= 2
+    replay(JOB, EVERYTHING, house, spark=spark)
+    live = [{name: row[name] for name in row if name != "emitted_at"} for row in _rows(house, "stream_windows")]
+    assert live == _rows(house, "windows")
+
+
+def test_an_hour_of_a_big_day_reads_the_pages_of_that_hour(spark: SparkSession, tmp_path: Path) -> None:
+    from pipelines.lakehouse.write import read_arrivals
+
+    many = 240_000
+    times = pa.array([1_767_225_600_000_000 + 360_000 * place for place in range(many)], pa.timestamp("us", "UTC"))
+    rows = {
+        "arrival_time": times,
+        "input_partition": pa.array([0] * many, pa.int32()),
+        "sequence": pa.array(range(many), pa.int64()),
+        "at": times,
+        "booth": pa.array(["a"] * many),
+        "n": pa.array([1] * many, pa.int32()),
+    }
+    pq.write_table(pa.table(rows), tmp_path / "day.parquet")
+    ingest(JOB, "cars", [tmp_path / "day.parquet"], tmp_path / "house")
+    assert len(DeltaTable(tmp_path / "house" / "arrivals" / "cars").file_uris()) == 1
+    plan = make_plan(JOB, OutputRange(T("2026-01-01T12:00:00Z"), T("2026-01-01T13:00:00Z")), tmp_path / "house")
+    frame = read_arrivals(spark, Lakehouse.at(tmp_path / "house"), plan.reads[0], JOB.inputs[0], plan.read)
+    assert len(frame.collect()) < 30_000
+    leaf = frame._jdf.queryExecution().executedPlan().collectLeaves().head()
+    pushed = leaf.metadata().apply("PushedFilters")
+    assert "GreaterThanOrEqual(arrival_time" in pushed
+    assert "LessThanOrEqual(arrival_time" in pushed
+    # what the scan itself gave, before any row was filtered: whole pages of 8,192 rows at both ends
+    assert leaf.metrics().apply("numOutputRows").value() < 30_000 + 2 * 8_192
