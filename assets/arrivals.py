@@ -55,7 +55,7 @@ def arrivals_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.Ass
                 f"{name}_end_of_log": dg.MetadataValue.text(end or "empty") for name, end in ends.items()
             }
             if len(tables) == 1:
-                about |= about_table(lakehouse.house, tables[0])
+                about |= about_table(lakehouse.house, tables[0], job)
         by_day: dict[date, list[ArrivedDay]] = defaultdict(list)
         for day in found:
             by_day[day.day].append(day)

@@ -64,7 +64,7 @@ def reconciliation_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> 
                 return dg.MaterializeResult(metadata={"compared": False})
             result = reconcile(job, output, lakehouse.house, spark=spark.session(), progress=context.log.info)
             by_day = _by_day(lakehouse.house, job, output)
-            table = about_table(lakehouse.house, result.table)
+            table = about_table(lakehouse.house, result.table, job)
         for sentence in (*result.notes, *result.story):
             context.log.info(sentence)
         for partition, _ in days_in(output):

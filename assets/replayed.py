@@ -63,7 +63,7 @@ def replayed_assets(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.As
             days = written_days(spark.session(), lakehouse.house, job, plan)
             names = counted(lakehouse.house, job)
             about_run = why(context.run) | of_run(summary)
-            tables = {key: about_table(lakehouse.house, name) for key, (name, _) in _about(job).items()}
+            tables = {key: about_table(lakehouse.house, name, job) for key, (name, _) in _about(job).items()}
         for key, table in tables.items():
             for partition, part in days_in(output):
                 day = days[date.fromisoformat(partition)]

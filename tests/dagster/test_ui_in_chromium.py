@@ -201,7 +201,8 @@ def test_an_asset_tells_its_rules_and_its_columns(well: Stage) -> None:
     assert "an event more than 5m behind its arrival is late and counts at its arrival minus 5m" in page
     assert "with E = 5m, K = 1h, L = 5m" in page
     for column in ("window_start", "window_end", "booth", "cars", "output_date"):
-        assert column in page
+        assert f"\n{column}\n" in page
+    assert "count(*)" in page
 
 
 def test_a_day_shows_its_counts_its_read_range_and_its_fingerprint(well: Stage, ui: Running) -> None:
