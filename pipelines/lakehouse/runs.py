@@ -6,6 +6,7 @@ and marks it ``abandoned``. Which tables a run committed stands in ``versions_wr
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from collections.abc import Mapping
@@ -17,11 +18,14 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from pipelines.core.errors import EnvironmentUnfit
 from pipelines.lakehouse.arrow import plain_rows, read_stream
+from pipelines.lakehouse.compact import COMPACTION
+from pipelines.lakehouse.log import data_files
 from pipelines.lakehouse.root import RUNS, Lakehouse
 from pipelines.lakehouse.schema import RUNS as COLUMNS
 
 RUNNING, SUCCEEDED, FAILED, ABANDONED = "running", "succeeded", "failed", "abandoned"
 _ATTEMPTS = 10
+_MOST_FILES = 64
 
 
 def record(house: Lakehouse, row: Mapping[str, Any]) -> None:
@@ -40,6 +44,7 @@ def record(house: Lakehouse, row: Mapping[str, Any]) -> None:
                 write_deltalake(
                     table, rows, mode="overwrite", schema_mode="merge", predicate=mine, commit_properties=commit
                 )
+                _compact(house, str(row["job"]))
             return
         except CommitFailedError:
             continue  # another run wrote its row meanwhile
@@ -48,6 +53,18 @@ def record(house: Lakehouse, row: Mapping[str, Any]) -> None:
                 continue
             raise EnvironmentUnfit(f"the table {RUNS} cannot be written: {error}") from error
     raise EnvironmentUnfit(f"the table {RUNS} was changed by others {_ATTEMPTS} times in a row", hint="run again")
+
+
+def _compact(house: Lakehouse, job_name: str) -> None:
+    """Put the job's part of the ledger, a file a run, into one file when it is long: every plan reads it."""
+    table = house.open(RUNS)
+    assert table is not None, "a row was just written"
+    if sum(file["partition.job"] == job_name for file in data_files(table, ["partition.job"])) <= _MOST_FILES:
+        return
+    about = CommitProperties(custom_metadata={"tailrace": COMPACTION})
+    with contextlib.suppress(CommitFailedError):
+        # another run wrote its row meanwhile: the next one tries again
+        table.optimize.compact(partition_filters=[("job", "=", job_name)], commit_properties=about)
 
 
 def runs_of(house: Lakehouse, job_name: str) -> list[dict[str, Any]]:

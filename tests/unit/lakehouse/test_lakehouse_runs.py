@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.lakehouse import runs
@@ -84,3 +85,17 @@ def test_a_ledger_of_before_goes_on_with_columns_that_it_lacks(tmp_path: Path) -
         ("abandoned", None, None),
         ("succeeded", {"arrivals/cars": 1}, ["odd"]),
     ]
+
+
+def test_a_long_ledger_lies_in_few_files_and_keeps_every_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "_MOST_FILES", 6)
+    house = Lakehouse.at(tmp_path)
+    runs.record(house, _row("1", job="trucks"))
+    for number in range(1, 11):
+        runs.record(house, _row(str(number)))
+        runs.record(house, _row(str(number), runs.SUCCEEDED))
+    assert [run["run_id"] for run in runs.runs_of(house, "cars")] == [str(number) for number in range(1, 11)]
+    assert {run["status"] for run in runs.runs_of(house, "cars")} == {"succeeded"}
+    assert len(DeltaTable(tmp_path / "runs").file_uris()) == 5
+    runs.record(house, _row("1", runs.FAILED, job="trucks"))
+    assert [run["status"] for run in runs.runs_of(house, "trucks")] == ["failed"]
