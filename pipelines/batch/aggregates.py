@@ -89,7 +89,7 @@ def aggregate(members: DataFrame, query: Query) -> DataFrame:
     columns = [step.first.alias(step.name) for step in steps.values()]
     columns += [column.alias(name) for one in summed for name, column in exact_sum.tiered_sums(one).items()]
     grouped = rows.groupBy(*keys).agg(*(columns or [F.count(F.lit(1)).alias("__rows")]))
-    grouped = grouped.withColumns({f"{name}_total": exact_sum.total(name) for name in summed})
+    grouped = exact_sum.with_totals(grouped, summed)
     results = [_result(one, argument).alias(one.name) for one, argument in pairs]
     return grouped.select(*keys[: len(WINDOW)], *map(F.col, map(_quoted, keys[len(WINDOW) :])), *results)
 
@@ -226,9 +226,9 @@ def _result(one: Aggregate, argument: _Argument | None) -> Column:
         case "sum" | "avg" if argument.is_integer:
             return _integer_result(one, argument)
         case "sum" if argument.is_fractional:
-            return F.col(f"{argument.double}_total")
+            return F.col(exact_sum.total_column(argument.double))
         case "avg" if argument.is_fractional:
-            return F.col(f"{argument.double}_total") / count
+            return F.col(exact_sum.total_column(argument.double)) / count
         case "collect":
             return F.transform(_sorted(argument), lambda item: item["value"])
         case "percentile_cont":
@@ -236,7 +236,7 @@ def _result(one: Aggregate, argument: _Argument | None) -> Column:
         case "percentile_disc":
             return _percentile_disc(F.sort_array(f"{name}_doubles"), one.parameter or 0.0)
         case function if function in _SPREAD:
-            mean = F.col(f"{argument.double}_total") / count
+            mean = F.col(exact_sum.total_column(argument.double)) / count
             return _spread(function, F.col(f"{name}_doubles"), mean, count)
         case function:
             return F.col(f"{name}_{function}")

@@ -95,23 +95,105 @@ def tiered_sums(name: str) -> dict[str, Column]:
     return {**sums, f"{name}_others": F.collect_list(F.when(tier != 0, other))}
 
 
-def total(name: str) -> Column:
-    """The sum, from what :func:`tiered_sums` gave: the exact sum's nearest double; null where every value was null.
+def with_totals(frame: DataFrame, names: Sequence[str]) -> DataFrame:
+    """``frame``, with what :func:`tiered_sums` gave, and ``<name>_total``: the exact sum's nearest double.
 
-    NaN, or both infinities, give NaN; one infinity gives itself; a finite sum beyond the doubles its infinity.
+    Null where every value was null. NaN, or both infinities, give NaN; one infinity gives itself; a finite sum beyond
+    the doubles its infinity. Where every value is of tier 0 the sum is rounded by :func:`_with_ordinary_totals`, whose
+    steps Spark compiles; there may be as many groups as events.
     """
-    limbs = F.array(*limb_columns(name))
-    others = F.col(f"{name}_others")
-    nothing = F.col(limb_columns(name)[0]).isNull() & (F.size(others) == 0)
-    return F.when(nothing, F.lit(None).cast("double")).otherwise(_total(limbs, others))
+    wanted = [
+        column for column in frame.columns if column not in {limb for name in names for limb in limb_columns(name)}
+    ]
+    frame = _with_ordinary_totals(frame, names)
+    totals = {}
+    for name in names:
+        limbs, others = limb_columns(name), F.col(f"{name}_others")
+        nothing = F.col(limbs[0]).isNull() & (F.size(others) == 0)
+        mixed = F.when(F.size(others) > 0, _mixed_total(F.array(*limbs), others))
+        totals[total_column(name)] = F.when(~nothing, F.coalesce(mixed, F.col(_ordinary(name))))
+    return frame.withColumns(totals).select(*map(F.col, [*wanted, *totals]))
 
 
-def _total(limbs: Column, others: Column) -> Column:
-    return F.when(F.size(others) == 0, _nearest(limbs, _LOWEST_PLACE)).otherwise(_mixed_total(limbs, others))
+def total_column(name: str) -> str:
+    """The column that holds the exact sum of value column ``name``."""
+    return f"{name}_total"
+
+
+def _ordinary(name: str) -> str:
+    return f"{name}_ordinary"
+
+
+def _with_ordinary_totals(frame: DataFrame, names: Sequence[str]) -> DataFrame:
+    """The limb sums of tier 0 carried into digits, and the nearest double of those: step by step, a column each.
+
+    As :func:`_nearest` does it for an array; without a limb the sum is 0.0.
+    """
+
+    def part(name: str, what: str) -> str:
+        return f"{name}_{what}"
+
+    def digit(name: str, index: int) -> Column:
+        return F.col(part(name, f"digit{index}"))
+
+    zero = F.lit(0).cast("bigint")
+    for name in names:
+        limbs = [F.coalesce(F.col(limb), zero) for limb in limb_columns(name)]
+        above = zero
+        for limb in limbs:
+            above = F.shiftright(limb + above, _BITS)
+        frame = frame.withColumn(part(name, "sign"), F.when(above < 0, F.lit(-1)).otherwise(F.lit(1)).cast("bigint"))
+        carry = zero
+        for index, limb in enumerate(limbs):
+            frame = frame.withColumn(part(name, f"here{index}"), limb * F.col(part(name, "sign")) + carry)
+            carry = F.shiftright(F.col(part(name, f"here{index}")), _BITS)
+        mask = F.lit(2**_BITS - 1).cast("bigint")
+        digits = {
+            part(name, f"digit{index}"): F.col(part(name, f"here{index}")).bitwiseAND(mask) for index in range(LIMBS)
+        }
+        frame = frame.withColumns({**digits, part(name, f"digit{LIMBS}"): carry})
+        top = F.lit(0)
+        for index in range(1, LIMBS + 1):
+            top = F.when(digit(name, index) != 0, F.lit(index)).otherwise(top)
+        frame = frame.withColumn(part(name, "top"), top)
+        frame = frame.withColumns(_leading_digits(name, part, digit))
+        frame = frame.withColumn(_ordinary(name), _rounded(name, part))
+    return frame
+
+
+def _leading_digits(
+    name: str, part: Callable[[str, str], str], digit: Callable[[str, int], Column]
+) -> dict[str, Column]:
+    """The three digits from the top one down; whatever is below them only matters as "not zero", in the last bit."""
+    top, zero = F.col(part(name, "top")), F.lit(0).cast("bigint")
+    high, middle, low = zero, zero, zero
+    below = zero
+    for index in range(LIMBS + 1):
+        here = top == index
+        high = F.when(here, digit(name, index)).otherwise(high)
+        middle = F.when(here, digit(name, index - 1)).otherwise(middle) if index >= 1 else middle
+        if index >= 2:
+            sticky = F.when(below != 0, F.lit(1)).otherwise(F.lit(0)).cast("bigint")
+            low = F.when(here, digit(name, index - 2).bitwiseOR(sticky)).otherwise(low)
+            below = below.bitwiseOR(digit(name, index - 2))
+    return {part(name, "high"): high, part(name, "middle"): middle, part(name, "low"): low}
+
+
+def _rounded(name: str, part: Callable[[str, str], str]) -> Column:
+    """Two exact doubles hold the digits, so their one addition is the only rounding; a power of two then scales."""
+    high, middle, low = (F.col(part(name, what)) for what in ("high", "middle", "low"))
+    upper = F.shiftleft(high, 21) + F.shiftright(middle, 11)
+    lower = F.shiftleft(middle.bitwiseAND(F.lit(2047).cast("bigint")), _BITS) + low
+    mantissa = upper.cast("double") * F.lit(2.0**43) + lower.cast("double")
+    scale = F.lit(2.0 ** (_LOWEST_PLACE - 2 * _BITS))
+    for index in range(1, LIMBS + 1):
+        place = _LOWEST_PLACE + (index - 2) * _BITS
+        scale = F.when(F.col(part(name, "top")) == index, F.lit(2.0**place)).otherwise(scale)
+    return F.col(part(name, "sign")).cast("double") * mantissa * scale
 
 
 def array_total(values: Column) -> Column:
-    """The exact sum of an array of doubles without nulls, as :func:`total` gives it; of an empty array 0.0.
+    """The exact sum of an array of doubles without nulls, as :func:`with_totals` gives it; of an empty array 0.0.
 
     About a microsecond a value where all are of tier 0: one pass a limb over the whole array, a few times less work
     than cutting up value by value.
@@ -137,7 +219,8 @@ def _mixed_array_total(values: Column) -> Column:
             F.array(*[_zero()] * LIMBS),
             lambda sums, limbs: F.zip_with(sums, limbs, lambda left, right: left + right),
         )
-        return _total(ordinary, F.filter(parts, lambda part: part["tier"] != 0))
+        others = F.filter(parts, lambda part: part["tier"] != 0)
+        return F.when(F.size(others) == 0, _nearest(ordinary, _LOWEST_PLACE)).otherwise(_mixed_total(ordinary, others))
 
     return let(F.transform(values, _parts), of_parts)
 
