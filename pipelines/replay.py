@@ -32,6 +32,7 @@ from pipelines.lakehouse.small import is_small, take, take_fingerprinted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from pipelines.batch.engine import Result
     from pipelines.lakehouse.scans import Scanned
 
 Progress = Callable[[str], None]
@@ -165,13 +166,18 @@ def execute(
 
 
 def recompute(plan: Plan, job: Job, house: Lakehouse, *, spark: SparkSession | None = None) -> str:
-    """The output fingerprint that executing ``plan`` gives, at the versions it names; nothing is written anywhere."""
+    """The output fingerprint that executing ``plan`` gives, at the versions it names; nothing is written anywhere.
+
+    Windows are computed alone, on large logs by another method than beside verdicts.
+    """
     from pipelines.lakehouse.write import fingerprint
     from pipelines.runtime.session import session
 
     assert plan.job_fingerprint == job.fingerprint, "the plan was made for another job"
-    frames = _Run(plan, job, house, "", lambda _: None).decide(spark or session())
-    return fingerprint(frames[windows_table(job)]).fingerprint
+    from pipelines.batch import engine
+
+    arrivals = _Run(plan, job, house, "", lambda _: None).arrivals(spark or session())
+    return fingerprint(engine.windows_alone(job, arrivals, plan.output, plan.carry, plan.method)).fingerprint
 
 
 class _Run:
@@ -221,31 +227,42 @@ class _Run:
         for one in self.plan.summaries:
             if one.unsaved is not None:
                 summaries.keep(self.house, one.input, one.unsaved)
-        frames = self.decide(spark)
+        result = self.decide(spark)
+        frames = self._frames(result)
         for name, frame in frames.items():
             check_columns(self.house, name, with_day(frame, self._layouts[name]), self.plan.output)
         self.tell("deciding and counting")
         if small:
             self._write(self._take(frames))
             return
-        for frame in frames.values():
+        # verdicts are cheap to make again from what is shared
+        cheap = verdicts_table(self.job) if result.shared else None
+        kept = [*result.shared, *(frame for name, frame in frames.items() if name != cheap)]
+        for frame in kept:
             frame.persist()
         try:
-            self._write(self._count(frames))
+            self._write(self._count(frames, result.events))
         finally:
-            for frame in frames.values():
+            for frame in kept:
                 frame.unpersist()
 
-    def decide(self, spark: SparkSession) -> dict[str, DataFrame]:
-        """Lazy results by table, in the order of their commits."""
-        from pipelines.batch import engine
+    def arrivals(self, spark: SparkSession) -> dict[str, DataFrame]:
+        """What the plan reads, by input."""
         from pipelines.lakehouse.write import read_arrivals
 
-        arrivals = {
+        return {
             table.input: read_arrivals(spark, self.house, table, self.job.input(table.input), self.plan.read)
             for table in self.plan.reads
         }
-        result = engine.run(self.job, arrivals, self.plan.output, self.plan.carry)
+
+    def decide(self, spark: SparkSession) -> Result:
+        """Lazy results."""
+        from pipelines.batch import engine
+
+        return engine.run(self.job, self.arrivals(spark), self.plan.output, self.plan.carry, self.plan.method)
+
+    def _frames(self, result: Result) -> dict[str, DataFrame]:
+        """Results by table, in the order of their commits."""
         frames = {verdicts_table(self.job): result.verdicts}
         if result.dead_letters is not None:
             frames[dead_letters_table(self.job)] = result.dead_letters
@@ -261,12 +278,20 @@ class _Run:
             return frame.filter("NOT (verdict = 'accepted' AND size(reasons) = 0)")
         return frame
 
-    def _count(self, frames: dict[str, DataFrame]) -> dict[str, DataFrame]:
-        """Compute everything once, before anything is written; what each table is given."""
+    def _count(self, frames: dict[str, DataFrame], events: Mapping[str, int]) -> dict[str, DataFrame]:
+        """Compute everything once, before anything is written; what each table is given.
+
+        ``events`` by input, where not every event of it has a row among the verdicts: the others simply counted.
+        """
         from pipelines.lakehouse.write import fingerprint, with_day
 
-        fates = frames[verdicts_table(self.job)].groupBy("verdict", "reasons").count().collect()
-        self._tell_fates({(row["verdict"], tuple(row["reasons"])): row["count"] for row in fates})
+        fates: Counter[tuple[str, tuple[str, ...]]] = Counter()
+        fates["accepted", ()] += sum(events.values())
+        for row in frames[verdicts_table(self.job)].groupBy("input", "verdict", "reasons").count().collect():
+            fates[row["verdict"], tuple(row["reasons"])] += row["count"]
+            if row["input"] in events:
+                fates["accepted", ()] -= row["count"]
+        self._tell_fates(+fates)
         windows = fingerprint(frames[windows_table(self.job)])
         self.output_fingerprint = windows.fingerprint
         self._expected[windows_table(self.job)] = windows.rows

@@ -6,6 +6,11 @@ Instants are BIGINT microseconds (``unix_micros``) from normalising to the very 
 
 from __future__ import annotations
 
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from pipelines.core.model import OutputRange
+
 # who the event is; (ARRIVAL_US, PARTITION, SEQUENCE, INPUT_RANK) is the arrival order across a job's inputs
 INPUT = "__input"
 INPUT_RANK = "__input_rank"
@@ -19,6 +24,11 @@ PUNCTUATION_US = "__punctuation_us"
 # what the payload says; EVENT_US is null where the time is missing or cannot be converted
 EVENT_US = "__event_us"
 KEY_VALID = "__key_valid"
+
+# the time that feeds a stream_analytics watermark: late-adjusted, null for an event that is invalid or early
+TIME_US = "__time_us"
+MAX_BEFORE_US = "__max_before_us"
+"""The greatest TIME_US of the timeline's events before the row; null where there is none."""
 
 # what the ordering policy decided
 VERDICT = "__verdict"
@@ -50,3 +60,13 @@ WINDOW = (WINDOW_START_US, WINDOW_END_US, WINDOW_ID)
 
 # how far the watermarks have come when the log ends: `hold` emits windows that end before this
 HOLD_US = "__hold_us"
+
+
+def within(column: str, output: OutputRange) -> Column:
+    """Whether a BIGINT instant lies in the half-open range."""
+    inside = F.lit(True)
+    if output.from_us is not None:
+        inside = inside & (F.col(column) >= output.from_us)
+    if output.to_us is not None:
+        inside = inside & (F.col(column) < output.to_us)
+    return inside

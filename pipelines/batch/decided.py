@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
 
@@ -20,9 +21,14 @@ class Decided:
     ``a.plate`` means in SQL what it means in the job file, and INPUT_RANK is a struct that goes on to order pairs
     by their second event: treat the ARRIVAL_ORDER columns as things that can be sorted, no more.
 
+    ``events``: how many events of an input arrived in the output range, where ``verdicts`` lacks some that simply
+    counted. ``shared``: what ``verdicts`` and ``members`` are both made of, where it is costly to make twice.
+
     ``dead_letters``: columns of table ``dead_letters/<job>`` and ARRIVAL_US, or None where the product has none.
     """
 
     verdicts: DataFrame
     members: DataFrame
     dead_letters: DataFrame | None = None
+    events: Mapping[str, int] = field(default_factory=dict)
+    shared: tuple[DataFrame, ...] = ()

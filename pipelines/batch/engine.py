@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipelines.batch import ordering_atlas, ordering_stream_analytics, ordering_stream_insight
@@ -25,74 +25,91 @@ from pipelines.batch.columns import (
     WINDOW_END_US,
     WINDOW_ID,
     WINDOW_START_US,
+    within,
 )
-from pipelines.batch.decided import Decided
-from pipelines.batch.normalise import normalise
+from pipelines.batch.logs import Log
 from pipelines.core.carry import Carries
 from pipelines.core.errors import UsageError
+from pipelines.core.methods import SORTED, Method
 from pipelines.core.model import EVERYTHING, Job, OutputRange, output_name
-
-_DECIDE: dict[str, Callable[..., Decided]] = {
-    "stream_analytics": ordering_stream_analytics.decide,
-    "atlas": ordering_atlas.decide,
-    "stream_insight": ordering_stream_insight.decide,
-}
-"""What each profile decides over normalised DataFrames by input name, and over what was carried in."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a run gives, lazily: nothing is computed before the caller writes or collects.
+    """What a run gives, lazily: the caller writes or collects.
 
     ``verdicts``: the columns of table ``verdicts/<job>`` without ``arrival_date``, one row for every event whose
-    arrival time lies in the output range, the ones that simply counted included.
+    arrival time lies in the output range, the ones that simply counted included; but of inputs in ``events``, which
+    says how many events there are, some of the latter may be missing.
     ``windows``: ``window_start``, ``window_end``, ``window_id``, group keys by output name, aggregates; every window
-    whose end lies in the output range. ``dead_letters``: None where the product has none.
+    whose end lies in the output range. ``dead_letters``: None where the product has none. ``shared``: what several of
+    these are made of and is costly to make: who wants more than one of them persists it meanwhile.
     """
 
     verdicts: DataFrame
     windows: DataFrame
     dead_letters: DataFrame | None
+    events: Mapping[str, int]
+    shared: tuple[DataFrame, ...]
 
 
 def run(
-    job: Job, arrivals: Mapping[str, DataFrame], output: OutputRange = EVERYTHING, carry: Carries | None = None
+    job: Job,
+    arrivals: Mapping[str, DataFrame],
+    output: OutputRange = EVERYTHING,
+    carry: Carries | None = None,
+    method: Method = SORTED,
 ) -> Result:
     """Verdicts and windows of ``job`` over ``arrivals``, one DataFrame of table ``arrivals/<input>`` per input.
 
     Half-open ``output`` acts on ``window_end`` and on the arrival time of verdicts and dead letters; the caller sees
-    to it that ``arrivals``, together with ``carry`` if there is one, hold what makes that range exact. Raises
-    :class:`UsageError` if an input is missing.
+    to it that ``arrivals``, together with ``carry`` if there is one, hold what makes that range exact. ``method`` is
+    how watermarks are found; any but ``window`` passes over the logs once before this returns. It is left for
+    ``window`` where a log turns out not to suit it. Raises :class:`UsageError` if an input is missing.
     """
-    decided = decide(job, _normalised(job, arrivals), carry)
-    members = decided.members.filter(_within(WINDOW_END_US, output))
+    logs = _logs(job, arrivals)
+    match job.profile:
+        case "stream_analytics":
+            decided = ordering_stream_analytics.decide(job, logs, output, carry, method)
+        case "atlas":
+            decided = ordering_atlas.decide(job, _rows(logs), carry=carry)
+        case "stream_insight":
+            decided = ordering_stream_insight.decide(job, _rows(logs), carry=carry)
     return Result(
-        verdicts=_verdict_table(decided.verdicts.filter(_within(ARRIVAL_US, output))),
-        windows=_window_table(aggregate(members, job.query), job),
+        verdicts=_verdict_table(decided.verdicts.filter(within(ARRIVAL_US, output))),
+        windows=_windows(job, decided.members, output),
         dead_letters=None if decided.dead_letters is None else _dead_letter_table(decided.dead_letters, output),
+        events=decided.events,
+        shared=decided.shared,
     )
 
 
-def decide(job: Job, inputs: Mapping[str, DataFrame], carry: Carries | None = None) -> Decided:
-    """What the job's profile decides over normalised inputs, and over what was carried into them."""
-    profile = _DECIDE[job.profile]
-    return profile(job, inputs) if carry is None else profile(job, inputs, carry=carry)
+def windows_alone(
+    job: Job,
+    arrivals: Mapping[str, DataFrame],
+    output: OutputRange = EVERYTHING,
+    carry: Carries | None = None,
+    method: Method = SORTED,
+) -> DataFrame:
+    """The windows that :func:`run` gives, by the method for windows alone."""
+    if job.profile != "stream_analytics":
+        return run(job, arrivals, output, carry, method).windows
+    return _windows(job, ordering_stream_analytics.members(job, _logs(job, arrivals), carry, method), output)
 
 
-def _normalised(job: Job, arrivals: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+def _logs(job: Job, arrivals: Mapping[str, DataFrame]) -> dict[str, Log]:
     for source in job.inputs:
         if source.name not in arrivals:
             raise UsageError(f"job '{job.name}' reads input '{source.name}', of which no arrivals were given")
-    return {source.name: normalise(arrivals[source.name], source, rank) for rank, source in enumerate(job.inputs)}
+    return {source.name: Log(arrivals[source.name], source, rank) for rank, source in enumerate(job.inputs)}
 
 
-def _within(column: str, output: OutputRange) -> Column:
-    inside = F.lit(True)
-    if output.from_us is not None:
-        inside = inside & (F.col(column) >= output.from_us)
-    if output.to_us is not None:
-        inside = inside & (F.col(column) < output.to_us)
-    return inside
+def _rows(logs: Mapping[str, Log]) -> dict[str, DataFrame]:
+    return {name: log.rows() for name, log in logs.items()}
+
+
+def _windows(job: Job, members: DataFrame, output: OutputRange) -> DataFrame:
+    return _window_table(aggregate(members.filter(within(WINDOW_END_US, output)), job.query), job)
 
 
 def _verdict_table(verdicts: DataFrame) -> DataFrame:
@@ -123,4 +140,4 @@ def _window_table(windows: DataFrame, job: Job) -> DataFrame:
 
 
 def _dead_letter_table(dead_letters: DataFrame, output: OutputRange) -> DataFrame:
-    return dead_letters.filter(_within(ARRIVAL_US, output)).drop(ARRIVAL_US)
+    return dead_letters.filter(within(ARRIVAL_US, output)).drop(ARRIVAL_US)

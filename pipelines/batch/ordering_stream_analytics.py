@@ -15,12 +15,14 @@ over: an idle watermark never overtakes the arrival it waits for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from pipelines.batch.bounds import Facts, facts
 from pipelines.batch.columns import (
     ARRIVAL_ORDER,
     ARRIVAL_US,
@@ -29,70 +31,234 @@ from pipelines.batch.columns import (
     IS_PUNCTUATION,
     KEY_VALID,
     LIFETIME_END_US,
+    MAX_BEFORE_US,
     MISSED_US,
     PARTITION,
     REASONS,
     SEQUENCE,
     SYSTEM_US,
+    TIME_US,
     VERDICT,
     VERDICT_COLUMNS,
     WATERMARK_US,
     WINDOW,
     WINDOW_END_US,
+    within,
 )
 from pipelines.batch.decided import Decided
+from pipelines.batch.first_passage import CELL, cell, fits, with_cell_in_force
+from pipelines.batch.hold import with_hold
 from pipelines.batch.joins import joined
-from pipelines.batch.normalise import condition
+from pipelines.batch.logs import Log
+from pipelines.batch.normalise import condition, quoted
+from pipelines.batch.packed import packing, with_max_before
 from pipelines.batch.scan import prefix_max
+from pipelines.batch.timelines import CARRY_US, timelines
 from pipelines.batch.windows_stream_analytics import windowed
-from pipelines.core.model import Input, Job, Query, StreamAnalyticsOrdering
+from pipelines.core.carry import Carries, Carry
+from pipelines.core.methods import SORTED, Method, cell_of, origin_of
+from pipelines.core.model import EVERYTHING, Input, Job, OutputRange, StreamAnalyticsOrdering
 
-_TIME_US = "__time_us"
-"""The late-adjusted time; null for an event that is invalid or early."""
-_MAX_BEFORE_US = "__max_before_us"
 _LATE = "__late"
 _OUT_OF_ORDER = "__out_of_order"
 _REFUSAL = "__refusal"
-_LIMIT_US = "__limit_us"
-
-_NEVER_US = -(2**62)
-"""The hold limit of a log in which some partition has no watermark: no window ends before it."""
 
 
-def decide(job: Job, inputs: Mapping[str, DataFrame]) -> Decided:
+@dataclass(frozen=True)
+class _Ordered:
+    """One input, decided.
+
+    ``judged`` has the verdict columns and the payload of every event; or, where there are ``settled`` ones, of those
+    whose watermark had to be known: the settled simply count at their own time, SYSTEM_US. ``events`` of the input
+    arrived in the output range, counted where not all of them are judged. ``heard`` is every row, with TIME_US.
+    ``shared`` is what both verdicts and windows come from, where it is costly.
+    """
+
+    judged: DataFrame
+    heard: DataFrame
+    settled: DataFrame | None = None
+    events: int | None = None
+    shared: DataFrame | None = None
+
+    @property
+    def counting(self) -> DataFrame:
+        """The events that count, with SYSTEM_US, ARRIVAL_ORDER and the payload at least."""
+        judged = self.judged.filter(F.col(SYSTEM_US).isNotNull())
+        if self.settled is None:
+            return judged
+        return self.settled.unionByName(judged.select(*map(quoted, self.settled.columns)))
+
+
+def decide(
+    job: Job,
+    logs: Mapping[str, Log],
+    output: OutputRange = EVERYTHING,
+    carry: Carries | None = None,
+    method: Method = SORTED,
+) -> Decided:
     """Verdicts of every input of the job, and the members of the query's windows."""
-    ordered = {source.name: order(inputs[source.name], source, _policy(job, source)) for source in job.inputs}
-    verdicts = reduce(DataFrame.unionByName, [frame.select(*VERDICT_COLUMNS) for frame in ordered.values()])
-    counting = {name: frame.filter(F.col(SYSTEM_US).isNotNull()) for name, frame in _with_hold(job, ordered).items()}
+    carries = carry or {}
+    ordered = {
+        source.name: _ordered(job, logs[source.name], output, carries.get(source.name), method) for source in job.inputs
+    }
+    verdicts = [one.judged.select(*VERDICT_COLUMNS) for one in ordered.values()]
+    return Decided(
+        verdicts=reduce(DataFrame.unionByName, verdicts),
+        members=_members(job, {name: ordered[name].counting for name in _names(job)}, ordered, carries),
+        events={name: one.events for name, one in ordered.items() if one.events is not None},
+        shared=tuple(one.shared for one in ordered.values() if one.shared is not None),
+    )
+
+
+def members(job: Job, logs: Mapping[str, Log], carry: Carries | None = None, method: Method = SORTED) -> DataFrame:
+    """The members of the query's windows alone, as :func:`decide` gives them but for SYSTEM_US, which may stand for
+    the cell of a grid where no more is asked."""
+    carries = carry or {}
+    few = replace(job, keep_verdicts="exceptions")
+    exactly = replace(method, verdicts="packed" if method.windows == "first_passage" else method.windows)
+    counting: dict[str, DataFrame] = {}
+    ordered: dict[str, _Ordered] = {}
+    for name in _names(job):
+        cells = _in_cells(job, logs[name], carries.get(name)) if method.windows == "first_passage" else None
+        if cells is None:
+            ordered[name] = _ordered(few, logs[name], EVERYTHING, carries.get(name), exactly)
+        counting[name] = ordered[name].counting if cells is None else cells
+    return _members(job, counting, ordered, carries)
+
+
+def _members(
+    job: Job, counting: Mapping[str, DataFrame], ordered: Mapping[str, _Ordered], carries: Carries
+) -> DataFrame:
     query = job.query
+    held = with_hold(job, counting, {name: one.heard for name, one in ordered.items()}, carries)
     if query.join is not None:
         sides = (job.input(query.join.left), job.input(query.join.right))
-        rows = joined(counting[query.join.left], counting[query.join.right], query.join, sides)
+        rows = joined(held[query.join.left], held[query.join.right], query.join, sides)
         payload = [query.join.left, query.join.right]
     else:
         payload = [column.name for column in job.input(query.sources[0]).columns]
         columns = [SYSTEM_US, HOLD_US, *ARRIVAL_ORDER, *payload]
-        rows = reduce(DataFrame.unionByName, [counting[name].select(*columns) for name in query.sources])
+        rows = reduce(DataFrame.unionByName, [held[name].select(*columns) for name in query.sources])
     if query.where is not None:
         rows = rows.filter(condition(rows, query.where, "query.where"))
     members = windowed(rows, query.window, query.group_by)
     if job.end_of_log == "hold":
         members = members.filter(F.col(WINDOW_END_US) < F.col(HOLD_US))
-    return Decided(verdicts, members.select(*WINDOW, SYSTEM_US, *ARRIVAL_ORDER, *payload))
+    return members.select(*WINDOW, SYSTEM_US, *ARRIVAL_ORDER, *payload)
 
 
-def order(arrivals: DataFrame, source: Input, policy: StreamAnalyticsOrdering) -> DataFrame:
-    """The events of one normalised input with VERDICT .. MISSED_US, and the time that feeds the watermark."""
-    events = arrivals.filter(~F.col(IS_PUNCTUATION))
-    judged = _at_arrival(events) if source.timestamp_by is None else _by_policy(events, source, policy)
-    return judged.withColumns({LIFETIME_END_US: F.lit(None).cast("bigint"), MISSED_US: F.array().cast("array<bigint>")})
+def _names(job: Job) -> tuple[str, ...]:
+    """The inputs that the query reads."""
+    join = job.query.join
+    return job.query.sources if join is None else (join.left, join.right)
+
+
+# -- one input, by the method that was chosen -----------------------------------------------------------------------
+
+
+def _ordered(job: Job, log: Log, output: OutputRange, carry: Carry | None, method: Method) -> _Ordered:
+    if log.source.timestamp_by is None:
+        rows = _at_arrival(log.rows())
+        return _Ordered(_events(rows), rows)
+    policy = _policy(job, log.source)
+    heard = _timed(log.rows(), policy)
+    if method.verdicts == "packed":
+        packed = _packed(job, log, heard, output, carry, policy)
+        if packed is not None:
+            return packed
+    scanned = prefix_max(_events(heard), _timeline(log.source), (SEQUENCE,), TIME_US, MAX_BEFORE_US)
+    return _Ordered(_judged(_with_carry(scanned, log.source, carry), policy), heard)
+
+
+def _packed(
+    job: Job,
+    log: Log,
+    heard: DataFrame,
+    output: OutputRange,
+    carry: Carry | None,
+    policy: StreamAnalyticsOrdering,
+) -> _Ordered | None:
+    """Only events below a bound of the watermark are asked for it; None where the log cannot be packed."""
+    timed, timeline = _events(heard), _timeline(log.source)
+    known = facts(timed, timeline, within(ARRIVAL_US, output))
+    pack = None if known is None else packing(known, timeline)
+    if known is None or pack is None:
+        return None
+    settled = F.lit(False) if job.keep_verdicts == "all" else _is_settled(known, carry, policy)
+    scanned = with_max_before(
+        lambda from_us, to_us: _events(_timed(log.between(from_us, to_us), policy)),
+        known,
+        timeline,
+        pack,
+        ~settled,
+        timed.sparkSession.sparkContext.defaultParallelism,
+    )
+    judged = _judged(_with_carry(scanned, log.source, carry), policy)
+    if job.keep_verdicts == "all":
+        return _Ordered(judged, heard, shared=judged)
+    simply = timed.filter(settled).withColumn(SYSTEM_US, F.col(TIME_US))
+    return _Ordered(judged, heard, simply, known.rows_in_range, judged)
+
+
+def _is_settled(known: Facts, carry: Carry | None, policy: StreamAnalyticsOrdering) -> Column:
+    """Whether an event is in time and in order whatever its timeline has seen; never null."""
+    highest = known.highest_at(F.col(ARRIVAL_US), _carried_us(carry))
+    in_order = F.col(TIME_US) >= highest - policy.out_of_order_us
+    return F.coalesce((F.col(EVENT_US) == F.col(TIME_US)) & in_order, F.lit(False))
+
+
+def _carried_us(carry: Carry | None) -> int | None:
+    """The greatest time that any timeline brings into the read range."""
+    return max((seen.time_us for seen in carry.before if seen.time_us is not None), default=None) if carry else None
+
+
+def _with_carry(scanned: DataFrame, source: Input, carry: Carry | None) -> DataFrame:
+    """MAX_BEFORE_US raised to what the event's timeline had seen before the read range."""
+    if _carried_us(carry) is None or carry is None:
+        return scanned
+    before = {name: f"__before_{name}" for name in _timeline(source)}
+    seen = timelines(scanned.sparkSession, source, carry.before).withColumnsRenamed(before)
+    same = [F.col(quoted(name)).eqNullSafe(F.col(quoted(renamed))) for name, renamed in before.items()]
+    highest = F.greatest(F.col(MAX_BEFORE_US), F.col(CARRY_US))
+    joined_seen = scanned.join(F.broadcast(seen), same, "left").withColumn(MAX_BEFORE_US, highest)
+    return joined_seen.drop(CARRY_US, *before.values())
+
+
+def _in_cells(job: Job, log: Log, carry: Carry | None) -> DataFrame | None:
+    """The events that count, with a SYSTEM_US that is right to the cell; None where that is not enough or too much."""
+    cell_us = cell_of(job)
+    if cell_us is None or _carried_us(carry) is not None:
+        return None
+    if log.source.timestamp_by is None:
+        return _at_arrival(_events(log.rows()))
+    policy, origin_us = _policy(job, log.source), origin_of(job)
+    timed = _events(_timed(log.rows(), policy))
+    reached = cell(F.col(TIME_US) - policy.out_of_order_us, cell_us, origin_us).alias(CELL)
+    known = facts(timed, (PARTITION,), F.lit(True), (reached,))
+    if known is None or not fits(known, cell_us):
+        return None
+    highest_us = known.highest_at(F.col(ARRIVAL_US), None)
+    return with_cell_in_force(timed, known, cell_us, origin_us, policy.out_of_order_us, highest_us)
+
+
+def _timeline(source: Input) -> tuple[str, ...]:
+    return (PARTITION, *source.over)
+
+
+def _events(rows: DataFrame) -> DataFrame:
+    return rows.filter(~F.col(IS_PUNCTUATION))
+
+
+# -- the policy -----------------------------------------------------------------------------------------------------
 
 
 def _at_arrival(events: DataFrame) -> DataFrame:
     """Without ``timestamp_by`` an event counts when it arrives: no policy applies and there is no watermark."""
     return events.withColumns(
         {
-            _TIME_US: F.col(EVENT_US),
+            TIME_US: F.col(EVENT_US),
+            LIFETIME_END_US: F.lit(None).cast("bigint"),
+            MISSED_US: F.array().cast("array<bigint>"),
             VERDICT: F.lit("accepted"),
             REASONS: F.array().cast("array<string>"),
             SYSTEM_US: F.col(EVENT_US),
@@ -101,29 +267,48 @@ def _at_arrival(events: DataFrame) -> DataFrame:
     )
 
 
-def _by_policy(events: DataFrame, source: Input, policy: StreamAnalyticsOrdering) -> DataFrame:
-    event, arrival, time = F.col(EVENT_US), F.col(ARRIVAL_US), F.col(_TIME_US)
-    valid = event.isNotNull() & F.col(KEY_VALID)
-    early = F.lit(False) if policy.early_arrival_us is None else event > arrival + policy.early_arrival_us
-    floor = None if policy.late_arrival_us is None else arrival - policy.late_arrival_us
-    timed = events.withColumn(_TIME_US, F.when(valid & ~early, event if floor is None else F.greatest(event, floor)))
-    scanned = prefix_max(timed, (PARTITION, *source.over), (SEQUENCE,), _TIME_US, _MAX_BEFORE_US)
+def _timed(rows: DataFrame, policy: StreamAnalyticsOrdering) -> DataFrame:
+    """Normalised rows with TIME_US, which is null for punctuations."""
+    event, floor = F.col(EVENT_US), _floor(policy)
+    moved = event if floor is None else F.greatest(event, floor)
+    return rows.withColumn(TIME_US, F.when(_is_valid() & ~_is_early(policy), moved))
+
+
+def _judged(scanned: DataFrame, policy: StreamAnalyticsOrdering) -> DataFrame:
+    """Events with TIME_US and MAX_BEFORE_US to events with VERDICT .. MISSED_US."""
+    floor = _floor(policy)
     # greatest passes over the null of a timeline that has had no event yet
-    highest = F.col(_MAX_BEFORE_US) if floor is None else F.greatest(F.col(_MAX_BEFORE_US), floor)
-    tested = scanned.withColumn(WATERMARK_US, F.when(valid, highest - policy.out_of_order_us)).withColumns(
+    highest = F.col(MAX_BEFORE_US) if floor is None else F.greatest(F.col(MAX_BEFORE_US), floor)
+    tested = scanned.withColumn(WATERMARK_US, F.when(_is_valid(), highest - policy.out_of_order_us)).withColumns(
         {
-            _LATE: F.coalesce(event < time, F.lit(False)),
-            _OUT_OF_ORDER: F.coalesce(time < F.col(WATERMARK_US), F.lit(False)),
+            _LATE: F.coalesce(F.col(EVENT_US) < F.col(TIME_US), F.lit(False)),
+            _OUT_OF_ORDER: F.coalesce(F.col(TIME_US) < F.col(WATERMARK_US), F.lit(False)),
         }
     )
-    refused = tested.withColumn(_REFUSAL, _refusal(early, policy))
-    return refused.withColumns(_judgement())
+    return tested.withColumn(_REFUSAL, _refusal(policy)).withColumns(_judgement())
 
 
-def _refusal(early: Column, policy: StreamAnalyticsOrdering) -> Column:
+def _is_valid() -> Column:
+    return F.col(EVENT_US).isNotNull() & F.col(KEY_VALID)
+
+
+def _is_early(policy: StreamAnalyticsOrdering) -> Column:
+    if policy.early_arrival_us is None:
+        return F.lit(False)
+    return F.col(EVENT_US) > F.col(ARRIVAL_US) + policy.early_arrival_us
+
+
+def _floor(policy: StreamAnalyticsOrdering) -> Column | None:
+    """The least time at which an event may count; None if there is none."""
+    return None if policy.late_arrival_us is None else F.col(ARRIVAL_US) - policy.late_arrival_us
+
+
+def _refusal(policy: StreamAnalyticsOrdering) -> Column:
     """The name of the first test that refused the event, or null."""
     refusal = (
-        F.when(F.col(EVENT_US).isNull(), "invalid_time").when(~F.col(KEY_VALID), "invalid_key").when(early, "early")
+        F.when(F.col(EVENT_US).isNull(), "invalid_time")
+        .when(~F.col(KEY_VALID), "invalid_key")
+        .when(_is_early(policy), "early")
     )
     if policy.action == "drop":
         refusal = refusal.when(F.col(_LATE), "late").when(F.col(_OUT_OF_ORDER), "out_of_order")
@@ -137,7 +322,9 @@ def _judgement() -> dict[str, Column]:
     return {
         VERDICT: F.when(refusal.isNotNull(), "dropped").when(moved, "adjusted").otherwise("accepted"),
         REASONS: F.when(refusal.isNotNull(), F.array(refusal)).otherwise(F.array_compact(moved_by)),
-        SYSTEM_US: F.when(refusal.isNull(), F.greatest(F.col(_TIME_US), F.col(WATERMARK_US))),
+        SYSTEM_US: F.when(refusal.isNull(), F.greatest(F.col(TIME_US), F.col(WATERMARK_US))),
+        LIFETIME_END_US: F.lit(None).cast("bigint"),
+        MISSED_US: F.array().cast("array<bigint>"),
     }
 
 
@@ -145,73 +332,3 @@ def _policy(job: Job, source: Input) -> StreamAnalyticsOrdering:
     policy = job.ordering(source.name)
     assert isinstance(policy, StreamAnalyticsOrdering), f"input {source.name} has the ordering of another profile"
     return policy
-
-
-# -- how far the watermarks came ------------------------------------------------------------------------------------
-
-
-def _with_hold(job: Job, ordered: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
-    """The inputs that the query reads with HOLD_US: the least ``M - O`` over the query's timelines at the log's end.
-
-    With ``over``, timelines that differ from the row in a group key do not count: each substream goes ahead alone.
-    The column is null where the job flushes and nobody asks.
-    """
-    join = job.query.join
-    names = (join.left, join.right) if join is not None else job.query.sources
-    if job.end_of_log == "flush":
-        return {name: ordered[name].withColumn(HOLD_US, F.lit(None).cast("bigint")) for name in names}
-    held = {}
-    for name in names:
-        frame = ordered[name].withColumn(HOLD_US, F.lit(None).cast("bigint"))
-        for other in names:
-            frame = _with_limit(frame, *_limit(job, other, ordered[other], name))
-        held[name] = frame
-    return held
-
-
-def _limit(job: Job, name: str, frame: DataFrame, receiver: str) -> tuple[DataFrame, list[str]]:
-    """The least ``M - O`` (_LIMIT_US) over the input's timelines, by the ``over`` columns that are group keys.
-
-    It is meant for rows of input ``receiver``: in a join the other side shares only what the join makes equal.
-    Without ``over``, a partition that is known to exist and has no watermark holds everything back.
-    """
-    source = job.input(name)
-    timelines = frame.groupBy(PARTITION, *source.over).agg(F.max(_TIME_US).alias(_TIME_US))
-    if source.over:
-        heard = timelines.filter(F.col(_TIME_US).isNotNull())
-    else:
-        heard = timelines.unionByName(_declared(frame, source)).groupBy(PARTITION).agg(F.max(_TIME_US).alias(_TIME_US))
-    shared = [column for column in source.over if _is_shared(job.query, column.lower(), name, receiver)]
-    reached = F.coalesce(F.col(_TIME_US) - _tolerance_us(job, name), F.lit(_NEVER_US))
-    return heard.groupBy(*shared).agg(F.min(reached).alias(_LIMIT_US)), shared
-
-
-def _is_shared(query: Query, column: str, name: str, receiver: str) -> bool:
-    """Do rows of one result agree in the column of input ``name``, and rows of ``receiver`` with it by that name?"""
-    grouped = {key.lower() for key in query.group_by}
-    if query.join is None:
-        return column in grouped
-    if column in {key.lower() for key in query.join.on}:
-        return bool({f"{query.join.left}.{column}", f"{query.join.right}.{column}"} & grouped)
-    return name == receiver and f"{name}.{column}" in grouped
-
-
-def _declared(frame: DataFrame, source: Input) -> DataFrame:
-    """The partitions that the job file says exist, none of them heard yet."""
-    ids = frame.sparkSession.range(source.partitions or 0)
-    return ids.select(F.col("id").cast("int").alias(PARTITION), F.lit(None).cast("bigint").alias(_TIME_US))
-
-
-def _with_limit(frame: DataFrame, limit: DataFrame, shared: Sequence[str]) -> DataFrame:
-    """``frame`` with HOLD_US lowered to the limit of its row; a row that no timeline agrees with is not held."""
-    joined_limit = (
-        frame.join(F.broadcast(limit), list(shared), "left") if shared else frame.crossJoin(F.broadcast(limit))
-    )
-    # least passes over nulls
-    return joined_limit.withColumn(HOLD_US, F.least(F.col(HOLD_US), F.col(_LIMIT_US))).drop(_LIMIT_US)
-
-
-def _tolerance_us(job: Job, name: str) -> int:
-    """The out-of-order tolerance that applies: none where events count when they arrive."""
-    source = job.input(name)
-    return 0 if source.timestamp_by is None else _policy(job, source).out_of_order_us

@@ -74,6 +74,7 @@ def tell_plan(out: Console, plan: Plan) -> None:
             f"    {read.table} version {read.version}: {rows}, {read.files} of {read.files_total} files,"
             f" {size(read.size_bytes)}; the log {end}"
         )
+    lines.append(f"  finds watermarks by the method '{plan.method.verdicts}': {plan.method.reason}")
     for written in plan.writes:
         before = "not yet written" if written.version is None else f"version {written.version}"
         touched = "" if not written.replaced_rows else f", at most {written.replaced_rows} rows there now are replaced"

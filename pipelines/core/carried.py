@@ -29,9 +29,6 @@ from pipelines.core.readrange import ReadRange
 Summarise = Callable[[str], Summary | None]
 """The summary of an input's whole log by the setting that the job needs; None where there can be none."""
 
-CARRIED = frozenset({"atlas", "stream_insight"})
-"""Profiles whose batch engine takes a carry: a plan hands none to another."""
-
 _LEAST_US = -(2**62)
 _GREATEST_US = 2**62
 
@@ -65,7 +62,7 @@ def reads_of(job: Job, output: OutputRange, history: History) -> Reads:
         output.to_us is None or formula.to_us is not None
     )
     because = whole_log_because(job)
-    if closed or output == OutputRange() or because is not None or job.profile not in CARRIED:
+    if closed or output == OutputRange() or because is not None:
         found = readrange.narrowed(job, output, history)
         still_open = output.from_us is not None and found.from_us is None
         told = (because,) if because is not None and still_open and because not in found.reasons else ()

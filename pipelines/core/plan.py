@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pipelines.core.carry import Carries
+from pipelines.core.methods import SORTED, Method
 from pipelines.core.model import OutputRange
 from pipelines.core.readrange import ReadRange
 from pipelines.core.time import format_instant
@@ -107,7 +108,8 @@ class SummaryUse:
 class Plan:
     """One replay, decided. ``settled`` False: ``unsettled`` says which arrivals, still to come, would change it.
 
-    ``carry``: what earlier and later arrivals mean for those that are read, from ``summaries``; None: nothing.
+    ``method``: how watermarks are found. ``carry``: what earlier and later arrivals mean for those that are read, from
+    ``summaries``; None: nothing.
     """
 
     job: str
@@ -121,6 +123,7 @@ class Plan:
     notes: tuple[str, ...] = ()
     carry: Carries | None = field(default=None, repr=False)
     summaries: tuple[SummaryUse, ...] = ()
+    method: Method = SORTED
 
     @property
     def end_of_log_us(self) -> int | None:
@@ -147,6 +150,7 @@ class Plan:
             "carry": [summary.as_dict() for summary in self.summaries],
             "reads": [read.as_dict() for read in self.reads],
             "writes": [written.as_dict() for written in self.writes],
+            "method": self.method.as_dict(),
             "end_of_log": instant_or_none(self.end_of_log_us),
             "settled": self.settled,
             "unsettled": self.unsettled,

@@ -12,13 +12,14 @@ from deltalake import DeltaTable
 
 from pipelines.core.carried import reads_of
 from pipelines.core.errors import UsageError, did_you_mean
+from pipelines.core.methods import choose
 from pipelines.core.model import EVERYTHING, Input, Job, OutputRange
 from pipelines.core.plan import Plan, ReadTable, SummaryUse, WrittenTable, is_settled
 from pipelines.core.readrange import ReadRange
 from pipelines.core.time import DAY, MAX_INSTANT_US, MIN_INSTANT_US
 from pipelines.lakehouse.history import LogHistory
 from pipelines.lakehouse.layout import Layout, arrivals_table, result_tables, summaries_table
-from pipelines.lakehouse.log import LogFile, end_of_log, log_files
+from pipelines.lakehouse.log import LogFile, data_files, end_of_log, log_files
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import last_succeeded
 from pipelines.lakehouse.schema import alike, arrivals_schema
@@ -61,6 +62,7 @@ def make_plan(job: Job, output: OutputRange, lakehouse: str | Path | Lakehouse, 
         notes=_notes(house, job, output),
         carry=found.carry,
         summaries=tuple(_summary_use(one, keep=as_of is None) for one in history.summed.values()),
+        method=choose(job, _total([table.rows for table in reads])),
     )
 
 
@@ -154,7 +156,7 @@ def _written_table(house: Lakehouse, name: str, layout: Layout, output: OutputRa
     table = house.open(name)
     if table is None:
         return WrittenTable(name, layout.time, None, 0)
-    rows = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    rows = data_files(table, ["num_records", f"partition.{layout.day}"])
     touched = [row["num_records"] for row in rows if _day_touched(row.get(f"partition.{layout.day}"), output)]
     return WrittenTable(name, layout.time, table.version(), _total(touched))
 

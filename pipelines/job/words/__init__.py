@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipelines.core import model
-from pipelines.core.carried import CARRIED, whole_log_because
+from pipelines.core.carried import whole_log_because
 from pipelines.core.readrange import reach_of
 from pipelines.core.time import DAY, format_duration, format_instant
 from pipelines.job.limits import simple_windows
@@ -28,7 +28,7 @@ def read_range_in_words(job: model.Job) -> list[str]:
     """The read-range formula with the job's numbers, and why it is open where it is."""
     reach = reach_of(job)
     told = [f"An output range [from, to) reads arrivals {reach.rule}.", *(f"{why}." for why in reach.reasons)]
-    if (reach.before_us is None or reach.after_us is None) and job.profile in CARRIED:
+    if reach.before_us is None or reach.after_us is None:
         because = whole_log_because(job)
         told.append(
             "A plan, which has the log to ask, reads less: it carries in what earlier arrivals left behind, from the"

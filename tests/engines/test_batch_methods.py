@@ -1,0 +1,144 @@
+"""All methods of finding watermarks give the same verdicts and windows, also where numbers are at their limits."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+from batch_log import logs
+from pyspark.sql import DataFrame, SparkSession
+
+from pipelines.batch import engine, packed
+from pipelines.core.methods import SORTED, Method
+from pipelines.core.model import EVERYTHING, Job, OutputRange
+from pipelines.core.time import MINUTE, SECOND, format_instant, parse_instant
+from pipelines.job.load import parse_job
+
+pytestmark = pytest.mark.spark
+
+NOON_US = parse_instant("2026-01-01T12:00:00Z")
+PACKED = Method("packed", "packed", "asked for")
+FIRST_PASSAGE = Method("packed", "first_passage", "asked for")
+
+
+def job(
+    window: str = "tumbling: {size: 1m}",
+    *,
+    out_of_order: str = "10s",
+    action: str = "adjust",
+    early: str = "5m",
+    late: str = "2m",
+    over: str = "[]",
+    keep: str = "exceptions",
+    end: str = "flush",
+    aggregates: str = "{n: count(*), total: sum(x), last: max(x)}",
+) -> Job:
+    return parse_job(f"""
+tailrace: 1
+job: methods
+profile: stream_analytics
+inputs:
+  readings:
+    columns: "at TIMESTAMP, k STRING, x DOUBLE"
+    timestamp_by: at
+    over: {over}
+    partitions: 3
+ordering: {{early_arrival: {early}, late_arrival: {late}, out_of_order: {out_of_order}, action: {action}}}
+query:
+  from: readings
+  group_by: [k]
+  window: {{{window}}}
+  aggregates: {aggregates}
+end_of_log: {end}
+keep_verdicts: {keep}
+""")
+
+
+def random_log(seed: str, events: int = 400, first_sequence: int = 0, gap: int = 1) -> list[dict[str, Any]]:
+    """Three partitions over two hours, ties in arrival time, lateness on and around every bound, a pause."""
+    chance = random.Random(seed)
+    rows = []
+    arrival_us = NOON_US
+    following = dict.fromkeys(range(3), first_sequence)
+    for index in range(events):
+        arrival_us += chance.choice([0, 0, 1, SECOND, 20 * SECOND, 40 * SECOND])
+        if index == events // 2:
+            arrival_us += 50 * MINUTE
+        partition = chance.choice([0, 0, 0, 1, 2])
+        ago_us = chance.choice([0, 0, 1, 5, 10, 10, 11, 60, 119, 120, 121, 600, -1, -30, -299, -300, -301]) * SECOND
+        at_us = None if chance.random() < 0.03 else arrival_us - ago_us + chance.choice([-1, 0, 0, 1])
+        rows.append(
+            {
+                "partition": partition,
+                "sequence": following[partition],
+                "arrival": format_instant(arrival_us),
+                "at": None if at_us is None else format_instant(at_us),
+                "k": chance.choice(["x", "x", "y", None]),
+                "x": chance.choice([0.1, 1e-9, 3.5, -7.25]),
+            }
+        )
+        following[partition] += chance.randrange(1, gap + 1)
+    return rows
+
+
+def answer(
+    spark: SparkSession, asked: Job, rows: Sequence[Mapping[str, Any]], method: Method, output: OutputRange
+) -> tuple[Counter[Any], Counter[Any], int]:
+    """Exceptions, windows, and how many events simply counted."""
+    result = engine.run(asked, logs(spark, asked, rows), output, method=method)
+    fates = [tuple(map(repr, row)) for row in result.verdicts.collect()]
+    plain = [fate for fate in fates if "'accepted'" in fate and "[]" in fate]
+    simply = sum(result.events.values()) - len(fates) + len(plain) if result.events else len(plain)
+    return Counter(fates) - Counter(plain), counted(result.windows), simply
+
+
+def counted(frame: DataFrame) -> Counter[Any]:
+    return Counter(tuple(map(repr, row)) for row in frame.collect())
+
+
+JOBS = {
+    "adjust": job(),
+    "in order at once": job(out_of_order="0s"),
+    "drop": job(action="drop"),
+    "no guard": job(early="off"),
+    "unbounded": job(early="off", late="unbounded"),
+    "over": job(over="[k]"),
+    "over and drop": job(over="[k]", action="drop"),
+    "all verdicts": job(keep="all"),
+    "hold": job(end="hold"),
+    "hopping": job("hopping: {size: 90s, hop: 1m}"),
+    "gaps": job("hopping: {size: 20s, hop: 1m, offset: 7s}"),
+    "several": job("any_of: {a: {tumbling: {size: 1m}}, b: {hopping: {size: 5m, hop: 2m, offset: 30s}}}"),
+    "sliding": job("sliding: {size: 1m}"),
+    "session": job("session: {timeout: 1m, max_duration: 5m}"),
+    "ordered": job(aggregates="{first: first(x), all: collect(x)}"),
+}
+
+
+@pytest.fixture(autouse=True)
+def several_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut small logs as large ones are cut."""
+    monkeypatch.setattr(packed, "_ROWS_A_LANE", 100)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_every_method_gives_what_sorting_gives(spark: SparkSession, name: str) -> None:
+    asked, rows = JOBS[name], random_log(name)
+    part = OutputRange(NOON_US + 20 * MINUTE, NOON_US + 100 * MINUTE + 1)
+    expected = answer(spark, asked, rows, SORTED, part)
+    assert all(expected)
+    assert answer(spark, asked, rows, PACKED, part) == expected
+    alone = engine.windows_alone(asked, logs(spark, asked, rows), part, method=FIRST_PASSAGE)
+    assert counted(alone) == expected[1]
+
+
+@pytest.mark.parametrize(("first", "gap"), [(2**63 - 2000, 2), (0, 2**53), (-(2**40), 3)])
+def test_positions_may_lie_anywhere_in_63_bits(spark: SparkSession, first: int, gap: int) -> None:
+    rows = random_log("positions", first_sequence=first, gap=gap)
+    expected = answer(spark, JOBS["adjust"], rows, SORTED, EVERYTHING)
+    assert answer(spark, JOBS["adjust"], rows, PACKED, EVERYTHING) == expected
+    alone = engine.windows_alone(JOBS["adjust"], logs(spark, JOBS["adjust"], rows), method=FIRST_PASSAGE)
+    assert counted(alone) == expected[1]
