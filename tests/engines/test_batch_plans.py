@@ -1,0 +1,133 @@
+"""The Spark plans of the main paths: no sort of all events, no Python worker and no second read may come back."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from pipelines.batch import engine
+from pipelines.core.methods import SORTED, Method
+from pipelines.job.load import parse_job
+from pipelines.lakehouse.ingest import ingest
+
+pytestmark = pytest.mark.spark
+
+PACKED = Method("packed", "packed", "asked for")
+FIRST_PASSAGE = Method("packed", "first_passage", "asked for")
+JOB = parse_job("""
+tailrace: 1
+job: plans
+profile: stream_analytics
+inputs: {readings: {columns: "at TIMESTAMP, k INT, x DOUBLE", timestamp_by: at}}
+ordering: {early_arrival: 5m, late_arrival: 1m, out_of_order: 5s}
+query:
+  from: readings
+  group_by: [k]
+  window: {tumbling: {size: 1m}}
+  aggregates: {n: "count(*)", total: "sum(x)"}
+""")
+
+_PASSED_OVER = {"Project", "Filter", "WholeStageCodegen", "InputAdapter", "ColumnarToRow"}
+
+
+@pytest.fixture(scope="module")
+def log(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
+    """Two partitions that speak every second for an hour, as a Delta table."""
+    folder = tmp_path_factory.mktemp("plans")
+    file = folder / "log.jsonl"
+    with file.open("w") as lines:
+        for number in range(7200):
+            second = f"2026-01-01T12:{number // 120:02}:{number // 2 % 60:02}Z"
+            row = {"arrival_time": second, "input_partition": number % 2, "sequence": number, "at": second, "k": 1}
+            lines.write(json.dumps(row | {"x": 0.5}) + "\n")
+    ingest(JOB, "readings", [file], folder / "lakehouse")
+    return spark.read.format("delta").load(str(folder / "lakehouse" / "arrivals" / "readings"))
+
+
+def plan(frame: DataFrame) -> str:
+    """The operators that move or order rows, or read, from the result down to the log; indented where they branch."""
+    executed: str = frame._jdf.queryExecution().executedPlan().toString()
+    found = []
+    for line in executed.splitlines():
+        match = re.match(r"^([\s:|+-]*)(?:\*\(\d+\) )?([A-Z]\w+(?: parquet| ExistingRDD)?)(.*)", line)
+        if match is not None and match[2] not in _PASSED_OVER:
+            details = re.search(r"hashpartitioning|SinglePartition|Coalesce \d+", line)
+            found.append((len(match[1]), match[2] + (f" {details[0]}" if details and match[2] == "Exchange" else "")))
+    depths = sorted({depth for depth, _ in found})
+    return "\n".join("  " * depths.index(depth) + name for depth, name in found)
+
+
+@pytest.fixture(autouse=True)
+def as_planned(spark: SparkSession) -> Iterator[None]:
+    """Plans as they stand before any stage has run, shuffles included."""
+    before = spark.conf.get("spark.sql.adaptive.enabled")
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    yield
+    spark.conf.set("spark.sql.adaptive.enabled", before or "true")
+
+
+AGGREGATION = """\
+ObjectHashAggregate
+  Exchange hashpartitioning
+    ObjectHashAggregate
+      HashAggregate
+        Exchange hashpartitioning
+          HashAggregate
+"""
+"""Of windows: rows meet in a hash map before anything is shuffled, and are sorted nowhere."""
+
+
+def test_windows_by_first_passage_read_the_log_once_and_sort_only_its_steps(log: DataFrame) -> None:
+    alone = engine.windows_alone(JOB, {"readings": log}, method=FIRST_PASSAGE)
+    steps = """\
+            BroadcastHashJoin
+                  FileScan parquet
+              BroadcastExchange
+                Generate
+                  Window
+                    Sort
+                      Exchange hashpartitioning
+                        HashAggregate
+                          Exchange hashpartitioning
+                            HashAggregate
+                              Scan ExistingRDD"""
+    assert plan(alone) == AGGREGATION + steps
+
+
+def test_packed_verdicts_are_sorted_where_they_are_read_without_a_shuffle(log: DataFrame) -> None:
+    verdicts = engine.run(JOB, {"readings": log}, method=PACKED).verdicts
+    assert plan(verdicts) == "Window\n  Sort\n    Coalesce\n      FileScan parquet"
+
+
+def test_windows_beside_packed_verdicts_sort_no_event_that_is_settled(log: DataFrame) -> None:
+    both = engine.run(JOB, {"readings": log}, method=PACKED).windows
+    sources = """\
+            Union
+                  FileScan parquet
+              Window
+                Sort
+                  Coalesce
+                    FileScan parquet"""
+    assert plan(both) == AGGREGATION + sources
+
+
+def test_the_method_window_shuffles_and_sorts_once(log: DataFrame) -> None:
+    sorted_out = engine.run(JOB, {"readings": log}).windows
+    one_sort = """\
+            Window
+              Sort
+                Exchange hashpartitioning
+                  FileScan parquet"""
+    assert plan(sorted_out) == AGGREGATION + one_sort
+
+
+@pytest.mark.parametrize("method", [SORTED, PACKED, FIRST_PASSAGE], ids=lambda method: method.windows)
+def test_no_row_leaves_the_java_process(log: DataFrame, method: Method) -> None:
+    result = engine.run(JOB, {"readings": log}, method=method)
+    alone = engine.windows_alone(JOB, {"readings": log}, method=method)
+    for frame in (result.verdicts, result.windows, alone):
+        assert not re.search("Python|Arrow|Pandas", frame._jdf.queryExecution().executedPlan().toString())
