@@ -106,17 +106,19 @@ def replay(
     reason: str | None = None,
     kind: str = "replay",
     progress: Progress | None = None,
+    only: bool = False,
 ) -> RunSummary:
     """Plan and run ``job`` over ``output``: half-open, an open end means all of the log on that side.
 
     ``as_of`` reads older versions of the arrival logs, ``reason`` is kept in the ledger, ``kind`` names the sort of
-    run there. Raises :class:`EnvironmentUnfit` before any work if the lakehouse cannot be written, and
-    :class:`UsageError` if an input has no log, or a part of a table of other columns would be replaced.
+    run there. ``only``: the process does nothing after it, so that a session for little data will do. Raises
+    :class:`EnvironmentUnfit` before any work if the lakehouse cannot be written, and :class:`UsageError` if an input
+    has no log, or a part of a table of other columns would be replaced.
     """
     house = Lakehouse.at(lakehouse)
     plan = make_plan(job, output, house, as_of=as_of)
     house.require_writable()
-    return execute(plan, job, house, spark=spark, reason=reason, kind=kind, progress=progress)
+    return execute(plan, job, house, spark=spark, reason=reason, kind=kind, progress=progress, only=only)
 
 
 def execute(
@@ -128,8 +130,9 @@ def execute(
     reason: str | None = None,
     kind: str = "replay",
     progress: Progress | None = None,
+    only: bool = False,
 ) -> RunSummary:
-    """Run a plan that was made for ``job``."""
+    """Run a plan that was made for ``job``; see :func:`replay`."""
     assert plan.job_fingerprint == job.fingerprint, "the plan was made for another job"
     tell = progress or (lambda _: None)
     runs.abandon_dead(house, job.name)
@@ -138,7 +141,7 @@ def execute(
     runs.record(house, row)
     work = _Run(plan, job, house, row["run_id"], tell)
     try:
-        work.go(spark)
+        work.go(spark, only)
     except BaseException as error:
         what = (str(error).strip().splitlines() or [type(error).__name__])[0]
         runs.record(house, {**row, **work.facts(), "status": runs.FAILED, "error": what, "finished_at": _now()})
@@ -215,13 +218,13 @@ class _Run:
             "engine": self.engine,
         }
 
-    def go(self, spark: SparkSession | None) -> None:
+    def go(self, spark: SparkSession | None, only: bool) -> None:
         self.tell("starting Spark")
         from pipelines.lakehouse.write import check_columns, with_day
         from pipelines.runtime.session import session
 
         small = is_small(self.job, self.plan, self.house)
-        spark = spark or session(short=small)
+        spark = spark or session(short=small and only)
         self.engine["java"] = _java_version(spark)
         self.tell("reading the logs")
         for one in self.plan.summaries:
@@ -233,7 +236,7 @@ class _Run:
             check_columns(self.house, name, with_day(frame, self._layouts[name]), self.plan.output)
         self.tell("deciding and counting")
         if small:
-            self._write(self._take(frames))
+            self._write(self._take(frames, result.events))
             return
         # verdicts are cheap to make again from what is shared
         cheap = verdicts_table(self.job) if result.shared else None
@@ -285,13 +288,8 @@ class _Run:
         """
         from pipelines.lakehouse.write import fingerprint, with_day
 
-        fates: Counter[tuple[str, tuple[str, ...]]] = Counter()
-        fates["accepted", ()] += sum(events.values())
-        for row in frames[verdicts_table(self.job)].groupBy("input", "verdict", "reasons").count().collect():
-            fates[row["verdict"], tuple(row["reasons"])] += row["count"]
-            if row["input"] in events:
-                fates["accepted", ()] -= row["count"]
-        self._tell_fates(+fates)
+        fates = frames[verdicts_table(self.job)].groupBy("input", "verdict", "reasons").count().collect()
+        self._tell_fates({(row["input"], row["verdict"], tuple(row["reasons"])): row["count"] for row in fates}, events)
         windows = fingerprint(frames[windows_table(self.job)])
         self.output_fingerprint = windows.fingerprint
         self._expected[windows_table(self.job)] = windows.rows
@@ -300,7 +298,7 @@ class _Run:
         self._confirm(frames.values())
         return {name: with_day(self._kept(name, frame), self._layouts[name]) for name, frame in frames.items()}
 
-    def _take(self, frames: dict[str, DataFrame]) -> dict[str, pa.Table]:
+    def _take(self, frames: dict[str, DataFrame], events: Mapping[str, int]) -> dict[str, pa.Table]:
         """As :meth:`_count`, with everything in memory."""
         taken = {
             name: take(frame, self._layouts[name]) for name, frame in frames.items() if name != windows_table(self.job)
@@ -310,22 +308,27 @@ class _Run:
         self._confirm(one.query for one in taken.values())
         rows = {name: one.rows for name, one in taken.items()}
         fates = rows[verdicts_table(self.job)]
-        each = [(fate["verdict"], tuple(fate["reasons"])) for fate in fates.select(["verdict", "reasons"]).to_pylist()]
-        rows[verdicts_table(self.job)] = fates.filter(pa.array([self._is_kept(*fate) for fate in each], pa.bool_()))
+        told = [fates[name].to_pylist() for name in ("input", "verdict", "reasons")]
+        each = [(of, verdict, tuple(why)) for of, verdict, why in zip(*told, strict=True)]
+        keep = [self._is_kept(verdict, why) for _, verdict, why in each]
+        rows[verdicts_table(self.job)] = fates.filter(pa.array(keep, pa.bool_()))
         self._expected = Counter({name: len(table) for name, table in rows.items()})
-        self._tell_fates(Counter(each))
+        self._tell_fates(Counter(each), events)
         return rows
 
-    def _tell_fates(self, fates: Mapping[tuple[str, tuple[str, ...]], int]) -> None:
-        """Count events by verdict and reason, and the rows that table ``verdicts`` keeps of them."""
-        verdicts: Counter[str] = Counter()
-        reasons: Counter[str] = Counter()
-        for (verdict, why), count in fates.items():
+    def _tell_fates(self, fates: Mapping[tuple[str, str, tuple[str, ...]], int], events: Mapping[str, int]) -> None:
+        """Count events by verdict and reason, and the rows that table ``verdicts`` keeps of them.
+
+        ``fates``: rows by input, verdict and reasons. ``events``: see :meth:`_count`.
+        """
+        verdicts, reasons = Counter(accepted=sum(events.values())), Counter[str]()
+        for (of, verdict, why), count in fates.items():
             verdicts[verdict] += count
+            verdicts["accepted"] -= count if of in events else 0
             reasons.update(dict.fromkeys(why, count))
-        self.counts_by_verdict = {name: verdicts[name] for name in sorted(verdicts)}
+        self.counts_by_verdict = {name: verdicts[name] for name in sorted(verdicts) if verdicts[name]}
         self.counts_by_reason = {name: reasons[name] for name in REASONS if reasons[name]}
-        kept = sum(count for (verdict, why), count in fates.items() if self._is_kept(verdict, why))
+        kept = sum(count for (_, verdict, why), count in fates.items() if self._is_kept(verdict, why))
         self._expected[verdicts_table(self.job)] = kept
 
     def _confirm(self, frames: Iterable[DataFrame]) -> None:

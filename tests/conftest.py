@@ -30,10 +30,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> SparkSession:
-    """The process's Spark session, with the settings that the product runs with."""
+    """The process's Spark session, with the settings that the product runs with on little data."""
     from pipelines.runtime.session import session
 
-    return session("tailrace-tests")
+    return session("tailrace-tests", short=True)
 
 
 @pytest.fixture(scope="session")

@@ -40,6 +40,7 @@ def register(app: typer.Typer) -> None:
                 as_of=versions(found, as_of),
                 reason=reason,
                 progress=advance,
+                only=True,
             )
         for text in summary.plan.notes:
             note(f"note: {text}")

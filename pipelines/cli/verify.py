@@ -86,7 +86,7 @@ def on_spark(cases: list[Case]) -> Iterator[Verdict]:
     with ExitStack() as stack:
         spark = None
         if any(case.refused is None for case in cases):
-            spark = session("tailrace-verify")
+            spark = session("tailrace-verify", short=True)
             stack.enter_context(tiny_programs(spark))
         pool = stack.enter_context(ThreadPoolExecutor(_SIDE_BY_SIDE))
         yield from pool.map(lambda case: run_case(case, "spark", session=spark, debug=debug), cases)

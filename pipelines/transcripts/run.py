@@ -161,7 +161,7 @@ def run_batch(
 def _session() -> SparkSession:
     from pipelines.runtime.session import session
 
-    return session("tailrace-verify")
+    return session("tailrace-verify", short=True)
 
 
 @contextmanager

@@ -58,7 +58,7 @@ def run_stream(cases: Sequence[Case], session: SparkSession | None = None) -> li
             outcomes[number] = Outcome(error=error)
     if packed:
         jobs = {key: job for key in packed if (job := cases[int(key)].job) is not None}
-        found = run_messages(session or the_session("tailrace-verify"), jobs, packed)
+        found = run_messages(session or the_session("tailrace-verify", short=True), jobs, packed)
         for key, output in found.items():
             outcomes[int(key)] = _outcome(cases[int(key)], output)
     return [outcomes[number] for number in range(len(cases))]
