@@ -164,19 +164,35 @@ class Running:
 _REPOSITORY = {"repositoryLocationName": "tailrace", "repositoryName": "__repository__"}
 
 
+def in_background(port: int) -> dict[str, Any]:
+    """What ``make ui`` starts, as a shell puts it into the background: Ctrl-C means nothing there."""
+    command = [sys.executable, str(ROOT / "deploy" / "ui.py"), "--port", str(port)]
+    return {"args": command, "preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)}
+
+
+def by_make(port: int) -> dict[str, Any]:
+    """``make ui`` itself, as the leader of a group, which a terminal would send Ctrl-C to."""
+    # the environment that runs the tests is the one to use, as it is
+    given = [f"VENV={sys.prefix}", "-o", f"{sys.prefix}/.ready", f"ARGS=--port {port}"]
+    return {"args": ["make", "-C", str(ROOT), *given, "ui"], "start_new_session": True}
+
+
 @contextmanager
-def dagster_ui(folder: Path, jobs: Path, root: str, **environment: str) -> Iterator[Running]:
-    """Dagster as ``make ui`` starts it, in the background as a shell puts it there; stopped at the end."""
+def dagster_ui(
+    folder: Path,
+    jobs: Path,
+    root: str,
+    *,
+    start: Callable[[int], dict[str, Any]] = in_background,
+    **environment: str,
+) -> Iterator[Running]:
+    """Dagster's webserver, daemon and code over a lakehouse, in a home in ``folder``; stopped at the end."""
     home, port = str(folder / "ui_home"), free_port()
     given = {"DAGSTER_HOME": home, "TAILRACE_LAKEHOUSE": root, "TAILRACE_JOBS": str(jobs)}
     given["TAILRACE_REPORTS_PORT"] = str(free_port())
     with (folder / "ui.log").open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, str(ROOT / "deploy" / "ui.py"), "--port", str(port)],
-            env={**os.environ, **given, **environment},
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+            env={**os.environ, **given, **environment}, stdout=log, stderr=subprocess.STDOUT, **start(port)
         )
         found = Running(process, port, root, home)
         try:

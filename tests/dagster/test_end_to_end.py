@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pytest
 from deltalake import DeltaTable
-from running import ROOT, Running, dagster_ui, until
+from running import ROOT, Running, by_make, dagster_ui, free_port, until
 from small_jobs import load, tolls
 
 from assets.definitions import build
@@ -97,6 +99,23 @@ def test_a_backfill_is_one_run_a_killed_one_recovers_once_a_late_batch_is_replay
     ui.process.send_signal(signal.SIGINT)
     assert ui.process.wait(60) == 0
     assert ui.processes() == []
+
+
+def test_ctrl_c_on_make_ui_leaves_no_process_and_no_open_port(tmp_path: Path, jobs: Path) -> None:
+    reports = free_port()
+    root = load(tmp_path)
+    (Path(root) / "reports").mkdir()
+    (Path(root) / "reports" / "one.html").write_text("made", encoding="utf-8")
+    with dagster_ui(tmp_path, jobs, root, start=by_make, TAILRACE_REPORTS_PORT=str(reports)) as running:
+        with urllib.request.urlopen(f"http://127.0.0.1:{reports}/one.html", timeout=10) as answer:
+            assert answer.read() == b"made"
+        assert len(running.processes()) >= 5
+        os.killpg(running.process.pid, signal.SIGINT)
+        running.process.wait(60)
+        until(lambda: running.processes() == [], 5)
+        for port in (running.port, reports):
+            with socket.socket() as probe:
+                assert probe.connect_ex(("127.0.0.1", port)) != 0
 
 
 def test_a_replay_that_was_killed_is_recognised_and_replayed_for_its_range(
