@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pipelines.batch import packed
+from pipelines.core import methods
 from pipelines.core.errors import EnvironmentUnfit, UsageError
 from pipelines.core.model import EVERYTHING, Job, OutputRange
 from pipelines.core.plan import ReadTable
 from pipelines.core.readrange import ReadRange
 from pipelines.core.time import parse_instant
 from pipelines.job.load import parse_job
-from pipelines.lakehouse import runs
+from pipelines.lakehouse import runs, small
 from pipelines.lakehouse.ingest import ingest
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import plain_rows, rows_of
-from pipelines.replay import RunSummary, replay
+from pipelines.replay import RunSummary, recompute, replay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -144,6 +146,30 @@ def test_keeping_all_verdicts_keeps_those_that_simply_count(spark: SparkSession,
     day = OutputRange(T("2026-01-02T00:00:00Z"), T("2026-01-03T00:00:00Z"))
     summary = replay(_job(keep="all"), day, house, spark=spark)
     assert len(_rows(house, "verdicts")) == summary.events == 96
+
+
+@pytest.mark.parametrize("few", [True, False], ids=["in memory", "in Spark"])
+@pytest.mark.parametrize("keep", ["exceptions", "all"])
+def test_a_log_that_is_packed_is_replayed_to_the_same_tables_and_counts(
+    spark: SparkSession, loaded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: str, few: bool
+) -> None:
+    job, part = _job(keep=keep), OutputRange(T("2026-01-01T22:00:00Z"), T("2026-01-03T00:00:00Z"))
+    houses = [tmp_path / "sorted", tmp_path / "packed"]
+    for house in houses:
+        shutil.copytree(loaded, house)
+    expected = replay(job, part, houses[0], spark=spark)
+    monkeypatch.setattr(methods, "FEW_ROWS", 10)
+    monkeypatch.setattr(packed, "_ROWS_A_LANE", 40)
+    monkeypatch.setattr(small, "MOST_ROWS", small.MOST_ROWS if few else 0)
+    found = replay(job, part, houses[1], spark=spark)
+    assert (expected.plan.method.verdicts, found.plan.method.verdicts) == ("window", "packed")
+    assert found.counts_by_verdict == expected.counts_by_verdict
+    assert found.counts_by_reason == expected.counts_by_reason
+    assert found.rows_written == expected.rows_written
+    assert found.output_fingerprint == expected.output_fingerprint
+    for table in ("windows", "verdicts"):
+        assert _rows(houses[1], table, job) == _rows(houses[0], table, job)
+    assert recompute(found.plan, job, Lakehouse.at(houses[1]), spark=spark) == expected.output_fingerprint
 
 
 def test_an_older_version_of_the_log_gives_what_it_gave_then(
