@@ -41,7 +41,9 @@ def main(
     curves: Annotated[str, typer.Option(help=f"Cost curves: all, none, or some of {','.join(CURVES)}")] = "",
     curve_size: Annotated[float, typer.Option(help="Millions of events in a cost curve's logs.")] = 1,
     live_size: Annotated[float, typer.Option(help="Millions of events that the live run gets at most.")] = 0.2,
-    departures: Annotated[bool, typer.Option(help="Measure the demo's year of departures, too?")] = True,
+    departures: Annotated[
+        bool | None, typer.Option(help="Measure the demo's departures, too? Left out: unless --only is given.")
+    ] = None,
     docs: Annotated[
         bool | None, typer.Option(help="Write docs/benchmarks.md? Left out: if nothing is left out.")
     ] = None,

@@ -12,7 +12,14 @@ import vl_convert
 from bench.summary import Figures
 from bench.tables import quotient
 
-_COLORS = {"plain": "#8a8a8a", "window": "#b4602d", "over": "#6a4fa3", "replay": "#1f6f8b", "tailrace": "#1f6f8b"}
+_COLORS = {
+    "plain": "#8a8a8a",
+    "window": "#b4602d",
+    "over": "#6a4fa3",
+    "exceptions": "#3f8f4f",
+    "replay": "#1f6f8b",
+    "tailrace": "#1f6f8b",
+}
 _INK, _GRID = "#333333", "#dddddd"
 _WIDTH = 560
 _COLUMNS = 2
@@ -60,7 +67,7 @@ def _curve(curve: Figures) -> Any:
     color = alt.Color(
         "contender:N",
         scale=alt.Scale(domain=list(_COLORS), range=list(_COLORS.values())),
-        legend=alt.Legend(title=None, orient="bottom", values=["plain", "window", "tailrace", "over", "replay"]),
+        legend=alt.Legend(title=None, orient="bottom", values=[*_COLORS]),
     )
     lines = chart.mark_line(point=True).encode(x=x, y=y, color=color)
     spans = chart.mark_rule().encode(x=x, y="least:Q", y2="most:Q", color=color)

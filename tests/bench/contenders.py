@@ -23,6 +23,7 @@ from bench.meters import ProcessMeter
 from bench.on_one_machine import Engine
 from bench.questions import Question
 from pipelines.batch import engine
+from pipelines.core.methods import Method, choose
 from pipelines.core.model import EVERYTHING, OutputRange
 from pipelines.core.time import to_datetime
 from pipelines.lakehouse.root import Lakehouse
@@ -228,16 +229,19 @@ def textbook(site: Site, question: Question) -> Frames:
     return Frames(on_spark.textbook(site.arrivals(), question))
 
 
-def tailrace(site: Site, question: Question) -> Frames:
-    """Tailrace's windows alone."""
-    result = engine.run(question.job(), {question.input: site.arrivals()})
-    return Frames(result.windows)
+def tailrace(site: Site, question: Question, method: Method | None = None) -> Frames:
+    """Tailrace's windows alone, by the method that a plan would choose unless told another."""
+    job = question.job()
+    chosen = method or choose(job, site.log.events)
+    return Frames(engine.windows_alone(job, {question.input: site.arrivals()}, method=chosen))
 
 
-def tailrace_with_exceptions(site: Site, question: Question) -> Frames:
+def tailrace_with_exceptions(site: Site, question: Question, method: Method | None = None) -> Frames:
     """Tailrace's windows, and its verdicts as ``keep_verdicts: exceptions`` keeps them."""
-    result = engine.run(question.job(), {question.input: site.arrivals()})
-    return Frames(result.windows, result.verdicts.filter(_EXCEPTIONS))
+    job = question.job()
+    chosen = method or choose(job, site.log.events)
+    result = engine.run(job, {question.input: site.arrivals()}, method=chosen)
+    return Frames(result.windows, result.verdicts.filter(_EXCEPTIONS), result.shared)
 
 
 def within(windows: pa.Table, output: OutputRange) -> pa.Table:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import get_args
 
 from pyspark.sql import SparkSession
 
@@ -15,6 +17,7 @@ from bench.disorder import EVENTS_A_DAY, START_US, Disorder
 from bench.logs import Log, beside, departures, generated
 from bench.on_one_machine import Engine
 from bench.questions import DEPARTURES, READINGS, Question
+from pipelines.core.methods import Method, Scan
 from pipelines.core.model import EVERYTHING, OutputRange
 from pipelines.core.time import DAY, SECOND
 
@@ -125,7 +128,7 @@ def tailrace(site: Site, question: Question) -> Contender:
 
 # -- cost curves -----------------------------------------------------------------------------------------------------
 
-CURVES = ("log_length", "range", "lateness", "keys", "disorder", "skew", "aggregates")
+CURVES = ("log_length", "range", "lateness", "keys", "disorder", "skew", "aggregates", "methods")
 
 
 def curve(name: str, stage: Stage, *, events: int) -> Group:
@@ -138,6 +141,7 @@ def curve(name: str, stage: Stage, *, events: int) -> Group:
         "disorder": _disorder,
         "skew": _skew,
         "aggregates": _aggregates,
+        "methods": _methods,
     }[name](stage, events)
 
 
@@ -200,6 +204,23 @@ def _aggregates(stage: Stage, events: int) -> Group:
     measured = {"count": None, "BIGINT": "octets", "DOUBLE": "reading"}
     points = [(label, _three(site, replace(READINGS, measured=name))) for label, name in measured.items()]
     return _curve("aggregates", "By what is aggregated: only counted, or summed and averaged", "type", points)
+
+
+def _methods(stage: Stage, events: int) -> Group:
+    site = stage.generated(of_size(events))
+    points = []
+    for scan in get_args(Scan):
+        method = Method(verdicts="window" if scan == "first_passage" else scan, windows=scan, reason="to be measured")
+        alone = partial(contenders.tailrace, method=method)
+        there = [
+            plain(site, READINGS),
+            ToNowhere("tailrace", "Tailrace, windows", site, READINGS, frames=alone),
+        ]
+        if scan != "first_passage":
+            both = partial(contenders.tailrace_with_exceptions, method=method)
+            there.append(ToNowhere("exceptions", "Tailrace, windows and exceptions", site, READINGS, frames=both))
+        points.append((scan, there))
+    return _curve("methods", "By the method that finds watermarks; a plan chooses among them", "method", points)
 
 
 def _three(site: Site, question: Question) -> list[Contender]:
