@@ -98,7 +98,8 @@ def _duckdb(spills: str) -> Callable[[Sequence[str], Question], pa.Table]:
     import duckdb
 
     # left to itself, a database in memory would spill into the working directory
-    connection = duckdb.connect(config={"TimeZone": "UTC", "temp_directory": spills})
+    connection = duckdb.connect(config={"temp_directory": spills})
+    connection.execute("SET TimeZone = 'UTC'")
 
     def run(files: Sequence[str], question: Question) -> pa.Table:
         return connection.sql(_sql(question), params={"files": list(files)}).to_arrow_table()
