@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from pipelines.batch import exact_sum
-from pipelines.batch.columns import ARRIVAL_ORDER, SYSTEM_US, WINDOW
+from pipelines.batch.columns import ARRIVAL_ORDER, SYSTEM_US, WINDOW, WINDOW_END_US, WINDOW_ID, WINDOW_START_US
 from pipelines.core.errors import JobFileError
-from pipelines.core.model import Aggregate, Query, output_name
+from pipelines.core.model import Aggregate, Grid, Query, output_name
 
 _NUMERIC_ONLY = frozenset(
     {"sum", "avg", "stddev_samp", "stddev_pop", "var_samp", "var_pop", "percentile_cont", "percentile_disc"}
@@ -91,7 +91,21 @@ def aggregate(members: DataFrame, query: Query) -> DataFrame:
     grouped = rows.groupBy(*keys).agg(*(columns or [F.count(F.lit(1)).alias("__rows")]))
     grouped = exact_sum.with_totals(grouped, summed)
     results = [_result(one, argument).alias(one.name) for one, argument in pairs]
-    return grouped.select(*keys[: len(WINDOW)], *map(F.col, map(_quoted, keys[len(WINDOW) :])), *results)
+    return grouped.select(
+        *_window_columns(query), *map(F.col, map(_quoted, map(output_name, query.group_by))), *results
+    )
+
+
+def _window_keys(query: Query) -> tuple[str, ...]:
+    """What tells the query's windows apart: of one grid their ends alone, and narrower keys meet faster."""
+    return (WINDOW_END_US,) if isinstance(query.window, Grid) else WINDOW
+
+
+def _window_columns(query: Query) -> list[Column]:
+    if not isinstance(query.window, Grid):
+        return [F.col(name) for name in WINDOW]
+    start = F.col(WINDOW_END_US) - query.window.size_us
+    return [start.alias(WINDOW_START_US), F.col(WINDOW_END_US), F.lit(None).cast("string").alias(WINDOW_ID)]
 
 
 def _quoted(name: str) -> str:
@@ -104,9 +118,11 @@ def _arranged(members: DataFrame, query: Query) -> tuple[DataFrame, list[str], d
     names = {text: f"__argument{index}" for index, text in enumerate(texts)}
     keys = [F.col(_quoted(column)).alias(output_name(column)) for column in query.group_by]
     order = [SYSTEM_US, *ARRIVAL_ORDER] if any(one.function in _ORDERED for one in query.aggregates) else []
-    rows = members.select(*WINDOW, *keys, *order, *(F.expr(text).alias(name) for text, name in names.items()))
+    rows = members.select(
+        *_window_keys(query), *keys, *order, *(F.expr(text).alias(name) for text, name in names.items())
+    )
     arguments = {text: _Argument(name, rows.schema[name].dataType) for text, name in names.items()}
-    return rows, [*WINDOW, *map(output_name, query.group_by)], arguments
+    return rows, [*_window_keys(query), *map(output_name, query.group_by)], arguments
 
 
 def _check(one: Aggregate, argument: _Argument | None) -> None:
