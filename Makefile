@@ -14,7 +14,7 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
-install: $(READY) ## Set up .venv: packages, Delta jars, and Java if there is none
+install: $(READY) ## Set up .venv: packages, Delta jars, a class-data archive, and Java if there is none
 
 $(READY): requirements.lock requirements-jdk.lock pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Tailrace needs Python 3.11 or newer on the PATH, or: make PYTHON=/path/to/python3.11"; exit 4; }
@@ -26,6 +26,8 @@ $(READY): requirements.lock requirements-jdk.lock pyproject.toml
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-jdk.lock && \
 		$(BIN)/python -m pipelines.runtime.java --install-shim; }
 	$(BIN)/python -m pipelines.runtime.jars
+	@echo 'laying out the classes of a session, once: about a minute'
+	$(BIN)/python -m pipelines.runtime.archive
 	@touch $(READY)
 
 demo: $(READY) ## Replay a year of real departures and show a week of it

@@ -56,7 +56,7 @@ def register(app: typer.Typer) -> None:
 
 def examine(lakehouse: str) -> list[Finding]:
     """Everything that can be said without starting Spark."""
-    return [_python(), _java(), _jars(), *_packages(), _lakehouse(lakehouse), _memory()]
+    return [_python(), _java(), _jars(), _archive(), *_packages(), _lakehouse(lakehouse), _memory()]
 
 
 def _python() -> Finding:
@@ -80,6 +80,19 @@ def _jars() -> Finding:
     if absent:
         return Finding("Delta jars", False, f"{absent[0]} is missing or altered", "run 'make install'")
     return Finding("Delta jars", True, f"{len(jars.SHA256)} in {jars.directory()}, hashes as pinned")
+
+
+def _archive() -> Finding:
+    from pipelines.runtime import archive, java
+
+    name, mend = "class-data archive", "run 'python -m pipelines.runtime.archive': sessions then start in half the time"
+    if java.find_home() is None:
+        return Finding(name, False, "none without Java", mend, required=False)
+    if archive.java_options():
+        return Finding(name, True, f"{archive.path().stat().st_size / 2**20:.0f} MiB, {archive.path()}")
+    there = archive.path().is_file()
+    seen = "not used: Spark has settings of its own" if there else "none for this Java and these jars"
+    return Finding(name, False, seen, "nothing: those settings come first" if there else mend, required=False)
 
 
 def _packages() -> list[Finding]:

@@ -1,8 +1,8 @@
 """Class-data sharing: the classes that a session loads, laid out once at install, so that a start need not do it again.
 
-Half of the processor time of a cold start goes into reading, checking and laying out some 20,000 classes. The archive
-holds them as the JVM wants them. It belongs to one Java runtime and one set of jars, which its name says; the JVM
-checks both once more, and goes on without an archive that does not fit.
+Much of a cold start goes into reading, checking and laying out some 20,000 classes. The archive holds them as the JVM
+wants them. It belongs to one Java runtime and one set of jars, which its name says; the JVM checks both once more, and
+goes on without an archive that does not fit.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from pathlib import Path
 from pipelines.core.errors import EnvironmentUnfit
 from pipelines.runtime import jars, java
 
-QUIET = "-Xlog:disable -Xlog:all=error:stderr"
-"""The JVM's warnings would go to stdout, which is the command's."""
 TIMEOUT_SECONDS = 900
+_FOLDER_VARIABLES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
+_QUIET = "-Xlog:disable -Xlog:all=error:stderr"
+"""The JVM's warnings would go to stdout, which is the command's."""
 
 
 def path() -> Path:
     """Where the archive for this Java runtime and these jars lies, or would lie; beside the Delta jars."""
     known = [java.told_by(str(java.require_home() / "bin" / "java"))]
-    for folder in (jars.directory(), _spark_home() / "jars"):
-        known += [f"{jar.name} {jar.stat().st_size} {jar.stat().st_mtime_ns}" for jar in sorted(folder.glob("*.jar"))]
+    known += [f"{jar} {jar.stat().st_size} {jar.stat().st_mtime_ns}" for jar in _class_path()]
     digest = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
     return jars.directory().with_name("classes") / f"{digest}.jsa"
 
 
 def java_options() -> str:
-    """Options of a JVM that uses the archive; empty where there is none."""
-    archive = path()
-    return f"-XX:SharedArchiveFile={archive} -Xshare:auto {QUIET}" if archive.is_file() else ""
+    """Options of a JVM that uses the archive; empty where there is none, or Spark is set up by files of its own."""
+    options = _options_file(path())
+    return f'"@{options}"' if options.is_file() and not _has_settings() else ""
 
 
 def make() -> Path:
@@ -45,19 +45,41 @@ def make() -> Path:
     """
     target = path()
     target.parent.mkdir(parents=True, exist_ok=True)
+    # the archive is of one class path: Spark's own names a jar twice, and the others in the order the disk gives them
+    class_path = f'-cp "{os.pathsep.join(map(str, _class_path()))}"'
     with tempfile.TemporaryDirectory(prefix="tailrace-classes-", dir=target.parent) as scratch:
-        made = Path(scratch) / target.name
-        options = f"-XX:ArchiveClassesAtExit={made} {QUIET}"
-        command = [sys.executable, "-m", "pipelines.runtime.rehearsal", scratch, options]
+        made, options = Path(scratch) / target.name, Path(scratch) / "options"
+        options.write_text(f'{class_path}\n"-XX:ArchiveClassesAtExit={made}"\n{_QUIET}\n')
+        command = [sys.executable, "-m", "pipelines.runtime.rehearsal", scratch, f'"@{options}"']
         own = {name: text for name, text in os.environ.items() if name != "TAILRACE_SPARK_MASTER"}
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False, env=own)
         if not made.is_file():
             told = (done.stderr.strip().splitlines() or ["the JVM said nothing"])[-1]
             raise EnvironmentUnfit(f"no class-data archive was written: {told}")
-        for other in target.parent.glob("*.jsa"):
+        for other in (*target.parent.glob("*.args"), *target.parent.glob("*.jsa")):
             other.unlink()
         made.replace(target)
+    _options_file(target).write_text(f'{class_path}\n"-XX:SharedArchiveFile={target}"\n-Xshare:auto\n{_QUIET}\n')
     return target
+
+
+def _options_file(archive: Path) -> Path:
+    return archive.with_suffix(".args")
+
+
+def _class_path() -> list[Path]:
+    """Delta's jars, then Spark's; of the latter, as Spark has it, the logger's interface first."""
+    spark = sorted((_spark_home() / "jars").glob("*.jar"), key=lambda jar: (not jar.name.startswith("slf4j-api-"), jar))
+    return [*sorted(jars.directory().glob("*.jar")), *spark]
+
+
+def _has_settings() -> bool:
+    """Whether Spark finds more by its class path than jars, in folders of settings: an archive bears none of them."""
+    if any(os.environ.get(name) for name in _FOLDER_VARIABLES):
+        return True
+    given = os.environ.get("SPARK_CONF_DIR")
+    folder = Path(given) if given else _spark_home() / "conf"
+    return folder.is_dir() and any(folder.iterdir())
 
 
 def _spark_home() -> Path:
@@ -72,7 +94,7 @@ def _spark_home() -> Path:
 
 if __name__ == "__main__":
     try:
-        print(path() if path().is_file() else make())
+        print(path() if _options_file(path()).is_file() else make())
     except EnvironmentUnfit as unfit:
         # sessions start without it as well, in about twice the time
         print(unfit)

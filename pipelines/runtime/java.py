@@ -81,6 +81,8 @@ def install_shim() -> Path:
     launcher.parent.mkdir(parents=True, exist_ok=True)
     launcher.write_text(_SHIM.format(java=JAVA))
     launcher.chmod(launcher.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
+    # it comes without the archive of its own classes that others ship with, and that ours builds on
+    subprocess.run([str(JAVA), "-Xshare:dump"], capture_output=True, timeout=600, check=False)
     return bundled_home()
 
 

@@ -40,9 +40,15 @@ _LOCAL_SETTINGS = {
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.driver.memory": "3g",
 }
-_LOGGING = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
+_LOGGING = f'"-Dlog4j2.configurationFile={Path(__file__).with_name("log4j2.properties")}"'
 _SHORT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """The light compiler and the plain collector: what runs for seconds never gets back what the others take to be fast."""
+
+
+def driver_options(*, short: bool, given: str | None = None) -> str:
+    """Options of a JVM on this machine; see :func:`session`."""
+    sharing = archive.java_options() if given is None else given
+    return " ".join(filter(None, [_LOGGING, _SHORT if short else "", sharing]))
 
 
 def session(application: str = "tailrace", *, short: bool = False, java_options: str | None = None) -> SparkSession:
@@ -70,8 +76,7 @@ def session(application: str = "tailrace", *, short: bool = False, java_options:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings |= _LOCAL_SETTINGS
         settings["spark.driver.extraClassPath"] = f"{jars.directory()}/*"
-        sharing = archive.java_options() if java_options is None else java_options
-        settings["spark.driver.extraJavaOptions"] = " ".join(filter(None, [_LOGGING, _SHORT * short, sharing]))
+        settings["spark.driver.extraJavaOptions"] = driver_options(short=short, given=java_options)
     else:
         settings["spark.jars"] = ",".join(str(path) for path in jars.require())
     jars.require()
