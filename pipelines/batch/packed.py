@@ -68,7 +68,7 @@ def _ranks(facts: Facts, timeline: Sequence[str]) -> tuple[DataFrame | None, int
         assert ends is not None, "an aggregate has one row"
         if ends[0] >= 0 and ends[1] < _PLAIN_PARTITIONS:
             return None, ends[1] + 1
-    known = facts.table.filter(F.col(GREATEST_TIME_US).isNotNull()).select(*timeline).distinct()
+    known = facts.table.select(*timeline).distinct()
     # one task numbers them without gaps; kept, because another time it might number them otherwise
     ranks = known.coalesce(1).withColumn(_RANK, F.monotonically_increasing_id()).localCheckpoint(eager=True)
     return ranks, ranks.count()
@@ -122,7 +122,7 @@ def _lane(events: DataFrame, index: int, timeline: Sequence[str], pack: Packing,
 
 
 def _ranked(events: DataFrame, timeline: Sequence[str], ranks: DataFrame | None) -> tuple[DataFrame, Column]:
-    """``events`` and the number of each one's timeline; 0 for one that belongs to none, and so moves no other."""
+    """``events`` and the number of each one's timeline; 0 for one whose key is null: it moves none and asks nothing."""
     if ranks is None:
         return events, F.col(PARTITION).cast("bigint")
     ranked = events.join(F.broadcast(ranks), list(timeline), "left")

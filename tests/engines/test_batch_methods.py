@@ -135,6 +135,14 @@ def test_every_method_gives_what_sorting_gives(spark: SparkSession, name: str) -
     assert counted(alone) == expected[1]
 
 
+def test_a_timeline_that_only_ever_came_early_borrows_no_other_watermark(spark: SparkSession) -> None:
+    rows = random_log("early")
+    last = rows[-1]
+    early = {**last, "sequence": last["sequence"] + 1, "k": "never in time", "at": "2026-01-03T00:00:00Z"}
+    expected = answer(spark, JOBS["over"], [*rows, early], SORTED, EVERYTHING)
+    assert answer(spark, JOBS["over"], [*rows, early], PACKED, EVERYTHING) == expected
+
+
 @pytest.mark.parametrize(("first", "gap"), [(2**63 - 2000, 2), (0, 2**53), (-(2**40), 3)])
 def test_positions_may_lie_anywhere_in_63_bits(spark: SparkSession, first: int, gap: int) -> None:
     rows = random_log("positions", first_sequence=first, gap=gap)
