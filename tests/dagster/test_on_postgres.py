@@ -153,4 +153,4 @@ def test_a_run_is_queued_made_and_kept_in_postgresql_and_the_daemon_ticks_there(
         assert list(Path(running.home).rglob("*.db")) == []
     [replay] = runs_of(Lakehouse.at(root), "tolls")
     assert (replay["status"], replay["reason"]) == ("succeeded", "a trial on PostgreSQL")
-    assert running.processes() == []
+    until(lambda: running.processes() == [], 20)
