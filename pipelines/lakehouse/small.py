@@ -85,7 +85,7 @@ def take(frame: DataFrame, layout: Layout) -> Taken:
     """The rows of a result."""
     from pipelines.lakehouse.write import with_day
 
-    query = with_day(frame, layout)
+    query = _loosened(with_day(frame, layout))
     return Taken(_nullable(query.toArrow()), query)
 
 
@@ -93,13 +93,32 @@ def take_fingerprinted(frame: DataFrame, layout: Layout) -> tuple[Taken, str]:
     """The rows of a result, and what :func:`pipelines.lakehouse.write.fingerprint` says of them."""
     from pipelines.lakehouse.write import digest_of, fingerprint_of, with_day
 
-    query = with_day(frame.withColumn(_DIGEST, digest_of(frame.schema)), layout)
+    query = _loosened(with_day(frame.withColumn(_DIGEST, digest_of(frame.schema)), layout))
     rows = query.toArrow()
     digests = bytes.fromhex("".join(rows[_DIGEST].to_pylist()))
     # unsigned integers wrap round, which is what adding up modulo 2^64 means
     lanes = np.frombuffer(digests, ">u8").astype(np.uint64).reshape(len(rows), -1).sum(axis=0, dtype=np.uint64)
     counted = fingerprint_of(len(rows), [int(lane) for lane in lanes])
     return Taken(_nullable(rows.drop_columns([_DIGEST])), query), counted.fingerprint
+
+
+def _loosened(frame: DataFrame) -> DataFrame:
+    """``frame`` with structs whose fields may all be null: Arrow refuses a null struct of fields that may not."""
+    from pyspark.sql import functions as F
+    from pyspark.sql import types as T
+
+    def loose(kind: T.DataType) -> T.DataType:
+        match kind:
+            case T.ArrayType():
+                return T.ArrayType(loose(kind.elementType))
+            case T.MapType():
+                return T.MapType(kind.keyType, loose(kind.valueType))
+            case T.StructType():
+                return T.StructType([T.StructField(field.name, loose(field.dataType)) for field in kind])
+        return kind
+
+    nested = [field for field in frame.schema if "struct<" in field.dataType.simpleString()]
+    return frame.withColumns({field.name: F.col(f"`{field.name}`").cast(loose(field.dataType)) for field in nested})
 
 
 def replace_rows(

@@ -151,6 +151,34 @@ def test_much_data_goes_spark_s_own_way_to_the_same_rows_and_the_same_files(
     assert days == _rows(day_of_year[0], "windows")
 
 
+def test_every_type_of_column_is_written_alike_with_and_without_spark(spark: SparkSession, tmp_path: Path) -> None:
+    from pipelines.lakehouse.layout import WINDOWS
+    from pipelines.lakehouse.small import take, take_fingerprinted
+    from pipelines.lakehouse.write import fingerprint, replace_range, with_day
+
+    frame = spark.sql(
+        """
+        SELECT TIMESTAMP '2026-07-10T12:00:00.000001Z' AS window_start, TIMESTAMP '2026-07-10T13:00:00Z' AS window_end,
+          CAST(NULL AS STRING) AS window_id, id, CAST(id AS BYTE) AS b, CAST(id AS SHORT) AS s, CAST(id AS INT) AS i,
+          CASE id WHEN 0 THEN double('NaN') WHEN 1 THEN -0.0D ELSE 0.1D END AS x, CAST(0.1 AS FLOAT) AS f,
+          CAST(1.25 AS DECIMAL(12,3)) AS d, DATE '2026-07-10' AS day, id = 1 AS yes, X'00ff' AS raw,
+          array(named_struct('k', 'a', 'v', id), NULL) AS structs, map('k', array(id)) AS maps,
+          array(TIMESTAMP '2026-07-10T12:00:00.000001Z') AS times
+        FROM range(3)
+        """
+    )
+    house = Lakehouse.at(tmp_path)
+    taken, found = take_fingerprinted(frame, WINDOWS)
+    assert found == fingerprint(frame).fingerprint
+    assert take(frame, WINDOWS).rows.drop_columns(["x"]).equals(taken.rows.drop_columns(["x"]))
+    for name, rows in (("windows/with", with_day(frame, WINDOWS)), ("windows/without", taken.rows)):
+        for output in (EVERYTHING, DAY_OF_YEAR):
+            replace_range(rows, house, name, WINDOWS, output, {"of": str(output)})
+    tables = [spark.read.format("delta").load(house.uri(name)) for name in ("windows/with", "windows/without")]
+    assert tables[0].schema == tables[1].schema
+    assert [fingerprint(table.drop("output_date")).fingerprint for table in tables] == [found, found]
+
+
 def test_files_that_the_plan_did_not_name_are_told(
     spark: SparkSession, year: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
