@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -456,6 +457,22 @@ def test_the_live_runs_days_are_observed_with_their_rows(world: World, by_day: b
     after = observed(world)
     assert {day: rows for day, (rows, _) in after.items()} == {"2026-03-02": 2, "2026-03-03": 1}
     assert (after["2026-03-02"] == before["2026-03-02"]) is by_day
+
+
+def test_a_day_that_the_live_run_made_or_changed_counts_as_materialised_once(world: World) -> None:
+    live = dg.AssetKey(["tolls", "stream_windows"])
+
+    def made() -> dict[str, int]:
+        found = world.instance.fetch_materializations(live, limit=100).records
+        return dict(Counter(str(record.partition_key) for record in found))
+
+    live_windows(world, "2026-03-02T01:00:00+00:00", "2026-03-03T01:00:00+00:00", by_day=True)
+    for _ in range(2):
+        observed(world)
+        assert made() == {"2026-03-02": 1, "2026-03-03": 1}
+    live_windows(world, "2026-03-03T02:00:00+00:00", by_day=True)
+    observed(world)
+    assert made() == {"2026-03-02": 1, "2026-03-03": 2}
 
 
 # -- switched on and off ------------------------------------------------------------------------------------------
