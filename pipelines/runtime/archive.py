@@ -20,8 +20,8 @@ from pipelines.runtime import jars, java
 
 TIMEOUT_SECONDS = 900
 _FOLDER_VARIABLES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
-_QUIET = "-Xlog:disable -Xlog:all=error:stderr"
-"""The JVM's warnings would go to stdout, which is the command's."""
+_QUIET = "-Xlog:cds*=error"
+"""Its warning of an archive that does not fit would go to stdout, which is the command's."""
 
 
 def path() -> Path:
