@@ -11,6 +11,7 @@ from pipelines.core import reference
 from pipelines.core.carried import reads_of
 from pipelines.core.carry import Carries
 from pipelines.core.errors import TailraceError
+from pipelines.core.methods import SORTED, Method
 from pipelines.core.model import Arrival, Fate, Input, Job, OutputRange, WindowRow
 from pipelines.core.time import to_datetime
 from pipelines.job.expressions import instant_sql
@@ -146,13 +147,17 @@ def run_spark(case: Case, session: SparkSession | None = None) -> Outcome:
 
 
 def run_batch(
-    job: Job, arrivals: Mapping[str, DataFrame], output: OutputRange, carry: Carries | None = None
+    job: Job,
+    arrivals: Mapping[str, DataFrame],
+    output: OutputRange,
+    carry: Carries | None = None,
+    method: Method = SORTED,
 ) -> Outcome:
     """What the batch engine gives for ``arrivals``, collected; errors pass through."""
     from pipelines.batch import engine
     from pipelines.batch.local_rows import local_rows
 
-    result = engine.run(job, arrivals, output, carry)
+    result = engine.run(job, arrivals, output, carry, method)
     verdicts = [_spark_fate(row) for row in local_rows(result.verdicts)]
     windows = [{key: row[key] for key in row if key != "output_date"} for row in local_rows(result.windows)]
     return Outcome(tuple(verdicts), tuple(windows))

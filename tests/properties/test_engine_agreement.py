@@ -9,6 +9,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -18,9 +19,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from property_logs import ROUNDED, Example, example, without
 
+from pipelines.batch import engine
+from pipelines.batch.local_rows import local_rows
 from pipelines.batch.row_expressions import SparkExpressions
 from pipelines.core.carried import Reads, reads_of
 from pipelines.core.carry import Carries
+from pipelines.core.methods import Method
 from pipelines.core.model import Arrival, Grid, OutputRange
 from pipelines.core.reference import run
 from pipelines.core.time import MINUTE, SECOND
@@ -33,6 +37,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CASES = int(os.environ.get("TAILRACE_PROPERTY_CASES", "50"))
+PACKED = Method("packed", "packed", "asked for")
+FIRST_PASSAGE = Method("packed", "first_passage", "asked for")
 PROFILES = ("stream_analytics", "atlas", "stream_insight")
 
 # an example on Spark takes a second, so failures are made small by our own means, not by thousands of tries
@@ -144,6 +150,26 @@ def test_the_batch_engine_agrees_with_the_reference_engine(profile: str, tiny_sp
             small = smallest(tiny_spark, one)
             found = difference(reference(small), batch(tiny_spark, small, 0)) or "only in the layout of the whole"
             pytest.fail(f"reference (left) and spark (right) differ:\n{found}\n{small!r}", pytrace=False)
+
+    agrees()
+
+
+@pytest.mark.spark
+def test_every_method_of_finding_watermarks_agrees_with_the_reference_engine(tiny_spark: SparkSession) -> None:
+    @settings(on_spark, max_examples=max(1, CASES // 8))
+    @given(seeds)
+    def agrees(seed: int) -> None:
+        one = example(seed, "stream_analytics")
+        expected = reference(one)
+        reads, log = reading(one)
+        frames = arrival_frames(tiny_spark, one.job, log)
+        everything = replace(one.job, keep_verdicts="all")
+        packed = run_batch(everything, frames, one.output, reads.carry, PACKED)
+        beside = run_batch(replace(one.job, keep_verdicts="exceptions"), frames, one.output, reads.carry, PACKED)
+        alone = local_rows(engine.windows_alone(one.job, frames, one.output, reads.carry, FIRST_PASSAGE))
+        assert not difference(expected, packed), one
+        assert not difference(expected, Outcome(packed.verdicts, beside.windows)), one
+        assert not difference(expected, Outcome(packed.verdicts, tuple(alone))), one
 
     agrees()
 
