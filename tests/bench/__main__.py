@@ -67,18 +67,19 @@ def main(
         if with_departures:
             makings.append(partial(groups.real_log, engines=engines))
         makings += [partial(groups.curve, name, events=curve_events) for name in chosen]
-        figures = _run(makings, wanted, rounds, cache)
+        figures = _run(makings, wanted, rounds, cache, (lambda _: None) if as_json else _print)
     if as_json:
         sys.stdout.write(json.dumps(figures, indent=2) + "\n")
-    else:
-        _print(figures)
     if docs or (docs is None and whole):
         for place in write_page(figures, DOCS):
             Console(stderr=True).print(f"written: {place}", highlight=False)
     raise typer.Exit(0 if _all_right(figures) else 1)
 
 
-def _run(makings: Sequence[Making], wanted: Sequence[str], rounds: int, cache: Path) -> Figures:
+def _run(
+    makings: Sequence[Making], wanted: Sequence[str], rounds: int, cache: Path, show: Callable[[Figures], None]
+) -> Figures:
+    """All figures; ``show`` is given each group's as soon as they are there, for the whole may take hours."""
     spark = session("tailrace-bench")
     meter = SparkMeter(spark)
     done = []
@@ -90,6 +91,7 @@ def _run(makings: Sequence[Making], wanted: Sequence[str], rounds: int, cache: P
             warm_up = 1 if number == 0 else 0
             begin(group.title, sum(1 + warm_up + min(rounds, one.most_rounds) for one in group.contenders))
             done.append((group, _measured(group, rounds, meter, tell, warm_up)))
+        show(report(done[-1:], rounds, _java(spark)))
     return report(done, rounds, _java(spark))
 
 
