@@ -265,7 +265,8 @@ class _Batch:
 class _SortedRuns:
     """Rows in runs of at most about :data:`RUN_ROWS`, each sorted by arrival; all but the last lie on disk.
 
-    Sorted runs give data files narrow ranges of arrival time, which is what lets a replay skip files.
+    Sorted runs give row groups narrow ranges of arrival time, which is what lets a replay skip them. A run is handed
+    over as one batch: the writer's threads may overtake each other between batches, but not inside one.
     """
 
     schema: pa.Schema
@@ -302,7 +303,7 @@ class _SortedRuns:
         for path in self._spilled:
             with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as stream:
                 yield from stream
-        yield from self._sorted().to_batches(max_chunksize=65_536)
+        yield from self._sorted().to_batches()
 
     def _sorted(self) -> pa.Table:
         if not self._held:
@@ -315,7 +316,7 @@ class _SortedRuns:
             self._folder = tempfile.TemporaryDirectory(prefix="tailrace-ingest-")
         path = Path(self._folder.name) / f"{len(self._spilled)}.arrow"
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, self.schema) as stream:
-            stream.write_table(self._sorted(), max_chunksize=65_536)
+            stream.write_table(self._sorted())
         self._spilled.append(path)
         self._held, self._held_rows = [], 0
 
