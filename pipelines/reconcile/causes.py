@@ -51,6 +51,11 @@ class Cause:
         return json.dumps({"says": self.says, **self.facts}, ensure_ascii=False)
 
 
+def id_of(one: Arrival) -> tuple[str, int | None, int]:
+    """What names an arrival."""
+    return one.input, one.input_partition, one.sequence
+
+
 def event_id(one: Arrival) -> str:
     """``input/partition/sequence``, as ``tailrace why --event`` takes it; a punctuation for all says ``all``."""
     partition = "all" if one.input_partition is None else one.input_partition
