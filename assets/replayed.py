@@ -160,7 +160,9 @@ def of_day(
     ``names`` is of :func:`counted`. Counts are numbers of their own, because those are what Dagster plots.
     """
     read = read_range(job, part)
-    settled, unsettled = is_settled(read, tuple(table.end_of_log_us for table in plan.reads))
+    # what settles a range settles its days, also where a carry does and the day's own formula has no end
+    ends_us = tuple(table.end_of_log_us for table in plan.reads)
+    settled, unsettled = (True, None) if plan.settled else is_settled(read, ends_us)
     counts = day.counts_by_verdict + day.counts_by_reason
     about: dict[str, dg.MetadataValue] = {
         "dagster/partition_row_count": dg.MetadataValue.int(day.windows if windows else day.verdict_rows),

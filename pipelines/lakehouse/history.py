@@ -28,13 +28,16 @@ Instants = npt.NDArray[np.int64]
 class LogHistory:
     """Answers :class:`pipelines.core.carried.History` from Delta tables opened at the version that is read.
 
-    ``summed`` holds the summaries that were asked for, by input.
+    ``summed`` holds the summaries that were asked for, by input: of arrivals before ``before_us`` alone, if given.
     """
 
-    def __init__(self, job: Job, tables: Mapping[str, DeltaTable], house: Lakehouse) -> None:
+    def __init__(
+        self, job: Job, tables: Mapping[str, DeltaTable], house: Lakehouse, before_us: int | None = None
+    ) -> None:
         self._job = job
         self._tables = tables
         self._house = house
+        self._before_us = before_us
         self.summed: dict[str, Summed] = {}
 
     def summary(self, input_name: str) -> Summary | None:
@@ -44,7 +47,8 @@ class LogHistory:
             return None
         found = self.summed.get(input_name)
         if found is None:
-            found = self.summed[input_name] = summed(self._house, input_name, setting, self._tables[input_name])
+            found = summed(self._house, input_name, setting, self._tables[input_name], self._before_us)
+            self.summed[input_name] = found
         return found.summary
 
     def first_arrival_above(self, input_name: str, event_time_us: int) -> int | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from pipelines.core.carried import reads_of
+from pipelines.core.carried import Reads, reads_of, whole_log_because
 from pipelines.core.errors import UsageError, did_you_mean
 from pipelines.core.methods import choose
 from pipelines.core.model import EVERYTHING, Input, Job, OutputRange
@@ -45,10 +45,7 @@ def make_plan(job: Job, output: OutputRange, lakehouse: str | Path | Lakehouse, 
     found = reads_of(job, output, history)
     read = _representable(found.range)
     reads = tuple(_read_table(tables[part.name], part, read) for part in job.inputs)
-    final = replace(read, to_us=found.final_us)
-    settled, unsettled = is_settled(_representable(final), tuple(table.end_of_log_us for table in reads))
-    if settled and found.unsettled is not None:
-        settled, unsettled = False, found.unsettled
+    settled, unsettled = _settled(found, tuple(table.end_of_log_us for table in reads))
     writes = tuple(_written_table(house, name, layout, output) for name, layout in result_tables(job))
     return Plan(
         job=job.name,
@@ -64,6 +61,37 @@ def make_plan(job: Job, output: OutputRange, lakehouse: str | Path | Lakehouse, 
         summaries=tuple(_summary_use(one, keep=as_of is None) for one in history.summed.values()),
         method=choose(job, _total([table.rows for table in reads])),
     )
+
+
+class Prospects:
+    """What may still come of the results of ``job``, where all arrivals before ``complete_us`` are known to be there.
+
+    Raises as :func:`make_plan` does. Summaries of the logs, where the job needs them, are asked for once.
+    """
+
+    def __init__(self, job: Job, house: Lakehouse, complete_us: int) -> None:
+        self._job = job
+        self._complete_us = complete_us
+        tables = {part.name: _open(house, part, None) for part in job.inputs}
+        self._history = LogHistory(job, tables, house, complete_us)
+
+    def unsettled(self, to_us: int) -> str | None:
+        """Why results that end before ``to_us`` may still change; None if nothing that arrives later changes any.
+
+        A plan's own rule, asked of those arrivals alone. What is settled at one instant is so at all earlier ones.
+        """
+        found = reads_of(self._job, OutputRange(None, to_us), self._history)
+        if found.final_us is None:
+            because = whole_log_because(self._job)
+            return "; ".join(dict.fromkeys([*found.range.reasons, *([because] if because is not None else [])]))
+        return _settled(found, (self._complete_us,))[1]
+
+
+def _settled(found: Reads, ends_us: tuple[int | None, ...]) -> tuple[bool, str | None]:
+    """Whether logs that end there settle the result, and if not, why."""
+    final = _representable(replace(found.range, to_us=found.final_us))
+    settled, unsettled = is_settled(final, ends_us)
+    return (False, found.unsettled) if settled and found.unsettled is not None else (settled, unsettled)
 
 
 def _summary_use(one: Summed, keep: bool) -> SummaryUse:

@@ -28,7 +28,7 @@ from pipelines.core.time import DAY
 from pipelines.lakehouse.layout import summaries_table
 from pipelines.lakehouse.log import LogFile, log_files
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.lakehouse.schema import SUMMARIES
+from pipelines.lakehouse.schema import SUMMARIES, TIMESTAMP
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -58,8 +58,13 @@ class Summed:
     unsaved: pa.Table | None
 
 
-def summed(house: Lakehouse, input_name: str, setting: Setting, log: DeltaTable) -> Summed:
-    """The summary of a log at the version it was opened at: from what is kept of it, and a pass over the rest."""
+def summed(
+    house: Lakehouse, input_name: str, setting: Setting, log: DeltaTable, before_us: int | None = None
+) -> Summed:
+    """The summary of a log at the version it was opened at: from what is kept of it, and a pass over the rest.
+
+    ``before_us``: of the arrivals before that instant alone; such a summary is not kept.
+    """
     key = setting_digest(setting)
     by_day = _by_day(log_files(log))
     kept = _kept(house, input_name, key)
@@ -68,11 +73,14 @@ def summed(house: Lakehouse, input_name: str, setting: Setting, log: DeltaTable)
     dataset: ds.Dataset | None = None
     digest, clock, passed_rows = "", Clock(), 0
     for day in sorted(by_day):
+        if before_us is not None and day * DAY >= before_us:
+            break
+        is_cut = before_us is not None and (day + 1) * DAY > before_us
         digest = _files_digest(by_day[day], digest if setting.clock else "")
-        rows = kept.get((day, digest))
+        rows = None if is_cut else kept.get((day, digest))
         if rows is None:
             dataset = dataset or log.to_pyarrow_dataset()
-            arrivals = _arrivals(dataset, setting, day)
+            arrivals = _arrivals(dataset, setting, day, before_us)
             rows = _sum_up(arrivals, setting, clock)
             rows = _identified(rows, key, day, digest)
             made.append(day)
@@ -85,12 +93,12 @@ def summed(house: Lakehouse, input_name: str, setting: Setting, log: DeltaTable)
     return Summed(
         input=input_name,
         summary=_summary(together),
-        days=len(by_day),
+        days=len(parts),
         days_made=len(made),
         files=len(passed),
         size_bytes=sum(file.size_bytes for file in passed),
         rows=passed_rows,
-        unsaved=together if made or len(kept) != len(by_day) else None,
+        unsaved=together if before_us is None and (made or len(kept) != len(by_day)) else None,
     )
 
 
@@ -210,12 +218,14 @@ def _clock(rows: pa.Table) -> Clock:
 # -- the pass ---------------------------------------------------------------------------------------------------------
 
 
-def _arrivals(dataset: ds.Dataset, setting: Setting, day: int) -> pa.Table:
-    """The columns of one day of arrivals that a summary hangs on; instants as BIGINT."""
+def _arrivals(dataset: ds.Dataset, setting: Setting, day: int, before_us: int | None) -> pa.Table:
+    """The columns of one day of arrivals (before an instant) that a summary hangs on; instants as BIGINT."""
     own = ["arrival_time", "input_partition", "sequence", "kind", "punctuation_time"]
     payload = [name for name in (setting.time, setting.end, *setting.over) if name is not None]
     names = list(dict.fromkeys([*own, *payload]))
     wanted = pc.field("arrival_date") == pa.scalar(_EPOCH + timedelta(days=day), pa.date32())
+    if before_us is not None:
+        wanted = wanted & (pc.field("arrival_time") < pa.scalar(before_us, TIMESTAMP))
     held = {name.lower(): name for name in dataset.schema.names}
     rows = dataset.to_table(columns={name: pc.field(held[name.lower()]) for name in names}, filter=wanted)
     for index, name in enumerate(names):

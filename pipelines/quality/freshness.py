@@ -1,10 +1,12 @@
 """Which days' results still are what a replay would give now, which are not and why, and which day to replay next.
 
-Decided from the run ledger and the logs' own commits alone: no Spark, and no data but the tail of a log.
+Decided from the run ledger and the logs' own commits: no Spark, and no data but the tail of a log; of a job whose plan
+carries something in, what its summary lacks as well (see :mod:`pipelines.lakehouse.summaries`).
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,11 +18,11 @@ import pyarrow.compute as pc
 
 from pipelines.core.model import Job, OutputRange
 from pipelines.core.readrange import look_back, reach_of, read_range
-from pipelines.core.time import DAY, format_instant, from_datetime, to_datetime
+from pipelines.core.time import DAY, MILLISECOND, format_instant, from_datetime, to_datetime
 from pipelines.lakehouse.changes import Change, changes_since, last_change
 from pipelines.lakehouse.layout import arrivals_table
 from pipelines.lakehouse.log import log_files
-from pipelines.lakehouse.planning import make_plan
+from pipelines.lakehouse.planning import Prospects
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import runs_of
 from pipelines.lakehouse.schema import TIMESTAMP
@@ -102,14 +104,12 @@ def stale_days(house: Lakehouse, job: Job) -> list[StaleDay]:
 
 
 def newest_settled_day(house: Lakehouse, job: Job) -> Settled:
-    """The newest UTC day whose read range every living partition has passed.
+    """The newest UTC day that nothing changes any more, whatever living partitions still bring.
 
-    Inside a partition arrival times never fall, so a day is final once each has spoken after ``to`` and the late
-    tolerance. A partition that was silent for :data:`ALIVE_US` at the end of its log is not waited for.
+    Inside a partition arrival times never fall, so what arrived before the slowest one's last word is complete: the
+    plan's own rule is asked whether that alone settles a day. A partition that was silent for :data:`ALIVE_US` at the
+    end of its log is not waited for; where it holds a watermark back, it goes on holding it.
     """
-    reach = reach_of(job)
-    if reach.after_us is None:
-        return Settled(None, f"no day is ever settled: {'; '.join(reach.reasons)}")
     slowest: tuple[int, str] | None = None
     for part in job.inputs:
         ends_us = living_partitions(house, part.name)
@@ -119,19 +119,19 @@ def newest_settled_day(house: Lakehouse, job: Job) -> Settled:
         if slowest is None or end_us < slowest[0]:
             slowest = (end_us, f"{part.name}/{place}")
     assert slowest is not None, "a job has an input"
-    # every partition must have spoken after to + L, so `to` itself lies before the slowest one's last word less L
-    to_us = (slowest[0] - reach.after_us - 1) // DAY * DAY
     told = f"the slowest partition, {slowest[1]}, last spoke at {format_instant(slowest[0])}"
-    plan = make_plan(job, OutputRange(to_us - DAY, to_us), house)
-    if not plan.settled:
-        # a plan knows the log's end to the millisecond only, so it may be one day more careful
-        to_us -= DAY
-        plan = make_plan(job, OutputRange(to_us - DAY, to_us), house)
     first_us = _first_us(house, job)
     assert first_us is not None, "a living partition has an arrival"
-    if not plan.settled or to_us <= first_us - reach.after_us:
-        return Settled(None, f"no day is settled yet: {plan.unsettled or told}")
-    return Settled(to_datetime(to_us - DAY).date(), told)
+    # a plan knows the log's end to the millisecond only, and must not say otherwise
+    complete_us = slowest[0] // MILLISECOND * MILLISECOND
+    prospects = Prospects(job, house, complete_us)
+    last_us = complete_us // DAY * DAY
+    midnights_us = range(last_us, first_us - (reach_of(job).after_us or 0), -DAY)
+    newest = bisect_left(midnights_us, True, key=lambda to_us: prospects.unsettled(to_us) is None)
+    if newest == len(midnights_us):
+        why = prospects.unsettled(midnights_us[-1] if midnights_us else last_us)
+        return Settled(None, f"no day is settled: {why or told}")
+    return Settled(to_datetime(midnights_us[newest] - DAY).date(), told)
 
 
 def living_partitions(house: Lakehouse, input_name: str) -> dict[int | None, int]:

@@ -22,6 +22,7 @@ from small_jobs import DAYS, DOCKS, TOLLS, load, tolls
 
 from assets.definitions import build
 from pipelines.core.errors import UsageError
+from pipelines.job.load import parse_job
 from pipelines.lakehouse import runs
 from pipelines.lakehouse.ingest import ingest
 from pipelines.lakehouse.root import Lakehouse
@@ -176,11 +177,32 @@ def test_the_schedule_replays_a_day_again_when_the_job_file_changed(world: World
     assert "the job file changed" in asked(world.schedule()).tags["tailrace/why"]
 
 
-def test_a_job_whose_reach_has_no_end_has_no_settled_day(world: World, jobs: Path) -> None:
-    (jobs / "docks.yaml").write_text(DOCKS, encoding="utf-8")
-    schedule = build(jobs, world.root).resolve_schedule_def("docks_daily")
-    data = schedule.evaluate_tick(dg.build_schedule_context(instance=world.instance, scheduled_execution_time=now()))
-    assert "no day is ever settled: atlas has no early guard" in (data.skip_message or "")
+def docks_daily(world: World, text: str) -> dg.ScheduleExecutionData:
+    """A tick of an atlas job's schedule; its bikes arrive as they happen, the last one minutes after midnight."""
+    (world.jobs / "docks.yaml").write_text(text, encoding="utf-8")
+    times = ["2026-03-01T12:00:00Z", "2026-03-02T23:00:00Z", "2026-03-03T00:04:00Z", "2026-03-03T00:05:00Z"]
+    lines = [
+        json.dumps({"arrival_time": time, "at": time, "input_partition": 0, "sequence": number, "dock": "a"}) + "\n"
+        for number, time in enumerate(times)
+    ]
+    path = world.folder / "bikes.jsonl"
+    path.write_text("".join(lines), encoding="utf-8")
+    assert ingest(parse_job(text), "bikes", [path], world.root).appended == 4
+    defs = build(world.jobs, world.root)
+    context = dg.build_schedule_context(
+        instance=world.instance, repository_def=defs.get_repository_def(), scheduled_execution_time=now()
+    )
+    return defs.resolve_schedule_def("docks_daily").evaluate_tick(context)
+
+
+def test_an_atlas_job_that_does_not_say_how_many_partitions_there_are_has_no_settled_day(world: World) -> None:
+    skip = docks_daily(world, DOCKS).skip_message or ""
+    assert "no day is settled: an input partition not heard so far would hold the watermark back" in skip
+
+
+def test_the_schedule_replays_an_atlas_day_that_all_declared_partitions_have_closed(world: World) -> None:
+    requests = docks_daily(world, DOCKS.replace("timestamp_by: at}", "timestamp_by: at, partitions: 1}")).run_requests
+    assert [request.partition_key for request in requests or []] == ["2026-03-02"]
 
 
 def test_without_a_log_the_schedule_says_what_is_missing(jobs: Path, tmp_path: Path) -> None:

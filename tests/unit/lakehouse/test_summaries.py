@@ -107,10 +107,10 @@ def append(house: Path, part: Input, rows: Sequence[Arrival], mode: str = "appen
     return DeltaTable(uri)
 
 
-def found(house: Path, of: Job, log: DeltaTable) -> Summed:
+def found(house: Path, of: Job, log: DeltaTable, before_us: int | None = None) -> Summed:
     setting = setting_of(of, "cars")
     assert setting is not None
-    return summed(Lakehouse.at(house), "cars", setting, log)
+    return summed(Lakehouse.at(house), "cars", setting, log, before_us)
 
 
 def save(house: Path, of: Summed) -> None:
@@ -194,6 +194,21 @@ def test_a_summary_extended_batch_by_batch_is_the_one_made_at_once(seed: int, na
         assert (again.days_made, again.files, again.unsaved) == (0, 0, None)
         assert merged(again.summary, gap(of)) == listed(of, taken)
     shutil.rmtree(house)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_summary_up_to_an_instant_is_that_of_the_arrivals_before_it_and_is_not_kept(
+    name: str, tmp_path: Path
+) -> None:
+    of, rows = JOBS[name], arrivals(Random(1), 40)
+    log = append(tmp_path, of.inputs[0], rows)
+    save(tmp_path, found(tmp_path, of, log))
+    for cut in (*sorted(rows, key=place_of)[1::9], None):
+        before_us = BEGIN + 2 * DAY if cut is None else cut.arrival_time_us
+        short = found(tmp_path, of, log, before_us)
+        earlier = [row for row in rows if row.arrival_time_us < before_us]
+        assert merged(short.summary, gap(of)) == listed(of, earlier)
+        assert short.unsaved is None
 
 
 def one_a_day(days: Sequence[int], first_sequence: int = 0) -> list[Arrival]:
