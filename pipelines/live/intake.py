@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from pipelines.live.batches import Batch
 from pipelines.live.program import Program
 from pipelines.live.rows import Event
 
@@ -87,8 +88,17 @@ def pack(table: pa.Table) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
+def batch(program: Program, name: str, messages: Sequence[Message]) -> Batch:
+    """The rows of a portion by the column, in arrival order."""
+    if all(message.kind == ROWS for message in messages):
+        table = pa.concat_tables([pa.ipc.open_stream(message.body).read_all() for message in messages])
+        return Batch.of(program, name, dict(zip(table.column_names, table.columns, strict=True)))
+    parts = [_columns(message) for message in messages]
+    return Batch.of(program, name, {key: [value for one in parts for value in one[key]] for key in parts[0]})
+
+
 def events(program: Program, name: str, messages: Sequence[Message]) -> list[Event]:
-    """The rows of a portion in arrival order."""
+    """The rows of a portion one by one, in arrival order."""
     found: list[Event] = []
     for message in messages:
         found += _decoded(program, name, _columns(message))
@@ -126,8 +136,6 @@ def _decoded(program: Program, name: str, columns: Mapping[str, list[Any]]) -> I
         optional("end", None),
         optional("edge", None),
         optional("passes", True),
-        gathered("o", len(part.over)),
         gathered("m", len(part.match_on)),
-        gathered("j", len(program.on_columns(part))),
         gathered("v", len(program.value_texts(part))),
     )

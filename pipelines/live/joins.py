@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from pipelines.core.model import Join
 from pipelines.core.time import UNIT_US
+from pipelines.live.batches import Counted
 from pipelines.live.program import Program
-from pipelines.live.rows import Event, Row
+from pipelines.live.rows import Row
 from pipelines.live.values import all_same
 from pipelines.live.windows import FOREVER
 
@@ -28,18 +29,18 @@ class JoinState:
     left: dict[Hashable, list[Side]] = field(default_factory=dict)
     right: dict[Hashable, list[Side]] = field(default_factory=dict)
 
-    def take(self, program: Program, counted: list[tuple[Event, Row]]) -> list[Row]:
+    def take(self, program: Program, counted: Counted) -> list[Row]:
         """The pairs that new rows complete, and left rows that can have no partner because a key is null."""
         join = program.job.query.join
         assert join is not None
         joined: list[Row] = []
-        for event, row in counted:
-            is_left = event.input == join.left
-            if None in event.on:
+        is_left = counted.batch.input == join.left
+        for on, row in zip(counted.keys(program), counted.rows(program), strict=True):
+            if None in on:
                 if is_left and join.kind == "left":
                     joined.append(_alone(program, join, row))
                 continue
-            key, mine = all_same(event.on), Side(row)
+            key, mine = all_same(on), Side(row)
             for other in (self.right if is_left else self.left).get(key, []):
                 left, right = (mine, other) if is_left else (other, mine)
                 if join.from_units <= _apart(join, left.row, right.row) <= join.to_units:

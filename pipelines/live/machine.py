@@ -6,16 +6,20 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
+import pyarrow as pa
+
 from pipelines.core.errors import TailraceError
-from pipelines.core.model import Aggregate, Job, Session, SimpleWindow, Snapshot
+from pipelines.core.model import Aggregate, Grid, Job, Session, SimpleWindow, Snapshot
 from pipelines.live.aggregates import aggregate
 from pipelines.live.analytics import Analytics
 from pipelines.live.atlas import Atlas
+from pipelines.live.batches import Batch, Counted, out_of_order
+from pipelines.live.grids import HeldColumns, Rows
 from pipelines.live.insight import Insight
-from pipelines.live.intake import Intake, Message, events
+from pipelines.live.intake import Intake, Message, batch, events
 from pipelines.live.joins import JoinState
 from pipelines.live.program import Program
-from pipelines.live.rows import Decision, Event, LogOutOfOrder, Place, Result, Row
+from pipelines.live.rows import VERDICTS, Decision, Event, LogOutOfOrder, Place, Result, Row, verdicts_of
 from pipelines.live.values import all_same, shown
 from pipelines.live.windows import FOREVER, NEVER, Formed, end_aligned, kept, overlapping, start_aligned
 
@@ -31,18 +35,44 @@ class Held:
     Windows that end before ``low`` have been given.
     """
 
+    profile: str
+    window: SimpleWindow
     low: int = NEVER
     groups: dict[Hashable, list[Row]] = field(default_factory=dict)
+
+    def add(self, program: Program, rows: Sequence[Row]) -> None:
+        """More rows; :class:`LogOutOfOrder` where one should have counted in windows already given."""
+        window = self.window
+        places = [program.places[column] for column in window.partition_by] if isinstance(window, Session) else None
+        for row in rows:
+            if row.start < self.low and self.profile == "stream_analytics":
+                raise LogOutOfOrder("a row came that counts in a window already emitted")
+            key = row.group if places is None else all_same([row.values[place] for place in places])
+            self.groups.setdefault(key, []).append(row)
+
+    def forget(self, high: int) -> None:
+        """Windows before ``high`` were given: let go of what no later one needs."""
+        self.low = high
+        still = {key: kept(self.profile, self.window, rows, high) for key, rows in self.groups.items()}
+        self.groups = {key: rows for key, rows in still.items() if rows}
+
+
+def _holder(job: Job, window: SimpleWindow) -> Held | HeldColumns:
+    """Where rows wait for that window: by the column if it is one of the stream_analytics grids, else one by one."""
+    if job.profile == "stream_analytics" and isinstance(window, Grid):
+        return HeldColumns(window)
+    return Held(job.profile, window)
 
 
 @dataclass(slots=True)
 class Output:
     """What a batch gave. ``final`` rows stand for good; ``provisional`` ones are what the end of the log would give,
-    true until more comes. ``moved``: something was decided, which ends the time of earlier provisional rows."""
+    true until more comes. ``moved``: something was decided, which ends the time of earlier provisional rows.
+    ``verdicts`` are tables of :data:`~pipelines.live.rows.VERDICTS`."""
 
-    decisions: list[Decision] = field(default_factory=list)
+    verdicts: pa.Table = field(default_factory=VERDICTS.empty_table)
     results: list[Result] = field(default_factory=list)
-    provisional_decisions: list[Decision] = field(default_factory=list)
+    provisional_verdicts: pa.Table = field(default_factory=VERDICTS.empty_table)
     provisional_results: list[Result] = field(default_factory=list)
     moved: bool = False
     told: bool = False
@@ -54,7 +84,7 @@ class Machine:
     """All that is remembered of one job."""
 
     policy: Policy
-    members: list[Held]
+    members: list[Held | HeldColumns]
     intake: Intake = field(default_factory=Intake)
     join: JoinState = field(default_factory=JoinState)
     queued: list[Event] = field(default_factory=list)
@@ -74,7 +104,8 @@ class Machine:
             "atlas": Atlas,
             "stream_insight": Insight,
         }
-        return cls(policies[job.profile](), [Held() for _ in Program(job).windows])
+        members = [_holder(job, window) for _, window in Program(job).windows]
+        return cls(policies[job.profile](), members)
 
     # -- a batch ------------------------------------------------------------------------------------------------------
 
@@ -86,11 +117,10 @@ class Machine:
         try:
             self.intake.take(messages)
             self.policy.known = self.intake.partitions
-            for name, portion in self.intake.complete():
+            verdicts = [self._take(program, name, portion) for name, portion in self.intake.complete()]
+            if verdicts:
                 output.moved = True
-                self._arrive(events(program, name, portion))
-                output.decisions += self._decide(program, self._due(program))
-            if output.moved:
+                output.verdicts = pa.concat_tables(verdicts)
                 output.results += self._advance(program)
                 self.told = False
         except (TailraceError, LogOutOfOrder) as error:
@@ -105,18 +135,41 @@ class Machine:
     def finish(self, program: Program, output: Output) -> None:
         """What the log's end gives, as provisional rows. The machine is used up by it: save it before."""
         output.told = output.moved = True
+        decisions: list[Decision] = []
         try:
             self._sort_queue(program)
-            output.provisional_decisions = self._decide(program, self.queued)
+            decisions = self._decide(program, self.queued)
             self.queued = []
             output.provisional_results = self._advance(program)
             output.provisional_results += self._end(program)
         except (TailraceError, LogOutOfOrder) as error:
             output.error = error
         if isinstance(self.policy, Insight):
-            output.provisional_decisions += self.policy.open_decisions()
+            decisions += self.policy.open_decisions()
+        output.provisional_verdicts = verdicts_of(decisions)
+
+    def _take(self, program: Program, name: str, portion: Sequence[Message]) -> pa.Table:
+        """Decide what has come of an input as far as that can be done, and hold what counts; gives the verdicts."""
+        if isinstance(self.policy, Analytics):
+            # orders inside a partition alone, so every row is due
+            taken = batch(program, name, portion)
+            self._follow(taken)
+            verdicts, counted = self.policy.take(program, taken)
+            if program.reads(name):
+                self._count(program, counted)
+            return verdicts
+        self._arrive(events(program, name, portion))
+        return verdicts_of(self._decide(program, self._due(program)))
 
     # -- whose turn it is ---------------------------------------------------------------------------------------------
+
+    def _follow(self, taken: Batch) -> None:
+        taken.check()
+        for partition, first, last in taken.ends():
+            before = self.last.get((taken.input, partition))
+            if before is not None and first <= before:
+                raise out_of_order(taken.input, partition)
+            self.last[taken.input, partition] = last
 
     def _arrive(self, arrived: list[Event]) -> None:
         self.queued += arrived
@@ -124,17 +177,11 @@ class Machine:
             key = (event.input, event.place[1])
             before = self.last.get(key)
             if before is not None and event.place <= before:
-                raise LogOutOfOrder(f"partition {event.partition} of input '{event.input}' is not in order")
+                raise out_of_order(*key)
             self.last[key] = event.place
 
     def _due(self, program: Program) -> list[Event]:
-        """The rows that nothing still to come can precede, in arrival order.
-
-        stream_analytics orders inside a partition alone, so there every row is due.
-        """
-        if program.job.profile == "stream_analytics":
-            due, self.queued = self.queued, []
-            return due
+        """The rows that nothing still to come can precede, in arrival order."""
         self._sort_queue(program)
         until = self._turn(program)
         if until is None:
@@ -173,22 +220,37 @@ class Machine:
     # -- deciding and windowing ---------------------------------------------------------------------------------------
 
     def _decide(self, program: Program, due: list[Event]) -> list[Decision]:
+        if not due:
+            return []
+        assert not isinstance(self.policy, Analytics)
         decisions, counted = self.policy.take(program, due)
-        join = program.job.query.join
-        if join is None:
-            self._hold(program, [row for event, row in counted if event.passes])
-        else:
-            self._hold(program, _where(program, self.join.take(program, counted)))
+        self._hold(program, [row for event, row in counted if event.passes])
         return decisions
 
+    def _count(self, program: Program, counted: Counted) -> None:
+        if program.job.query.join is not None:
+            self._hold(program, _where(program, self.join.take(program, counted)))
+            return
+        passes = counted.batch.columns.get("passes")
+        if passes is not None:
+            counted = counted.take(passes.data.astype(bool))
+        columns, rows = None, None
+        for held in self.members:
+            if isinstance(held, HeldColumns):
+                columns = Rows.counted(program, counted) if columns is None else columns
+                held.add(columns)
+            else:
+                rows = rows or counted.rows(program)
+                held.add(program, rows)
+
     def _hold(self, program: Program, rows: Sequence[Row]) -> None:
-        for held, (_, window) in zip(self.members, program.windows, strict=True):
-            places = [program.places[column] for column in window.partition_by] if isinstance(window, Session) else None
-            for row in rows:
-                if row.start < held.low and program.job.profile == "stream_analytics":
-                    raise LogOutOfOrder("a row came that counts in a window already emitted")
-                key = row.group if places is None else all_same([row.values[place] for place in places])
-                held.groups.setdefault(key, []).append(row)
+        if not rows:
+            return
+        for held in self.members:
+            if isinstance(held, HeldColumns):
+                held.add(Rows.joined(program, rows))
+            else:
+                held.add(program, rows)
 
     def _advance(self, program: Program) -> list[Result]:
         """The windows that have become final."""
@@ -200,17 +262,13 @@ class Machine:
             if high <= held.low:
                 continue
             found += self._formed(program, held, window_id, window, high)
-            for key, rows in list(held.groups.items()):
-                held.groups[key] = kept(program.job.profile, window, rows, high)
-                if not held.groups[key]:
-                    del held.groups[key]
-            held.low = high
+            held.forget(high)
         return self._unpark(program, found)
 
     def _forget_cancelled(self) -> None:
         """Rows whose end edge took them back: of no length, in no window."""
         if isinstance(self.policy, Insight):
-            for held in self.members:
+            for held in self._by_row():
                 held.groups = {key: [row for row in rows if row.end != row.start] for key, rows in held.groups.items()}
 
     def _bound(self, program: Program) -> int:
@@ -222,9 +280,14 @@ class Machine:
         self._hold(program, _where(program, self.join.expire(program, left, right)))
         return self.join.bound(program, left, right)
 
+    def _by_row(self) -> list[Held]:
+        return [held for held in self.members if isinstance(held, Held)]
+
     def _formed(
-        self, program: Program, held: Held, window_id: str | None, window: SimpleWindow, high: int
+        self, program: Program, held: Held | HeldColumns, window_id: str | None, window: SimpleWindow, high: int
     ) -> list[Result]:
+        if isinstance(held, HeldColumns):
+            return held.formed(program, window_id, high)
         found: dict[Span, list[Row]] = {}
         for key, rows in held.groups.items():
             for start, end, inside in self._windows(program, window, rows, held.low, high):
@@ -244,7 +307,7 @@ class Machine:
     def _horizon(self, program: Program) -> int:
         """The greatest finite endpoint or CTI of what the query reads; what was forgotten lies before a CTI."""
         assert isinstance(self.policy, Insight)
-        rows = chain.from_iterable(rows for held in self.members for rows in held.groups.values())
+        rows = chain.from_iterable(rows for held in self._by_row() for rows in held.groups.values())
         ends = [row.start if row.end is None else row.end for row in rows]
         ctis = [clock.current for name, clock in self.policy.clocks.items() if program.reads(name)]
         return max([*ends, *(cti for cti in ctis if cti is not None)], default=NEVER)

@@ -6,8 +6,10 @@ import pickle
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -23,7 +25,7 @@ from pipelines.live.intake import ANNOUNCEMENT
 from pipelines.live.machine import Output
 from pipelines.live.operator import INPUT_TYPE, OUTPUT_TYPE, LiveOperator
 from pipelines.live.program import Program
-from pipelines.live.rows import Decision
+from pipelines.live.rows import Result
 from pipelines.live.sink import LiveTable, table_schema
 from pipelines.live.source import log_stream, messages_of, type_of, with_sides
 
@@ -69,9 +71,8 @@ class Tally:
 
     def add(self, output: Output) -> None:
         """Count a batch's rows; provisional ones as they are now."""
-        for one in output.decisions:
-            self.verdicts[one.verdict] += 1
-            self.reasons.update(one.reasons)
+        self.verdicts += _counts(output.verdicts["verdict"])
+        self.reasons += _counts(pc.list_flatten(output.verdicts["reasons"]))
         self.windows += len(output.results)
         if output.moved:
             self.provisional_windows = len(output.provisional_results)
@@ -147,10 +148,9 @@ def _writer(job: Job, tables: tuple[LiveTable, LiveTable], tally: Tally) -> Call
         if output.error is not None:
             tally.error = output.error
             raise output.error
-        kept, waiting = _kept(job, output.decisions), _kept(job, output.provisional_decisions)
-        verdicts.write(batch, kept, waiting, moved=output.moved)
-        results = [(*one[:3], *one.values) for one in output.results]
-        provisional = [(*one[:3], *one.values) for one in output.provisional_results]
+        kept, waiting = _kept(job, output.verdicts), _kept(job, output.provisional_verdicts)
+        verdicts.write(batch, kept.columns, waiting.columns, moved=output.moved)
+        results, provisional = _columns(output.results), _columns(output.provisional_results)
         windows.write(batch, results, provisional, moved=output.moved)
         tally.add(output)
         tally.batches += 1
@@ -158,10 +158,19 @@ def _writer(job: Job, tables: tuple[LiveTable, LiveTable], tally: Tally) -> Call
     return write
 
 
-def _kept(job: Job, decisions: Sequence[Decision]) -> list[Decision]:
+def _kept(job: Job, verdicts: pa.Table) -> pa.Table:
     if job.keep_verdicts == "all":
-        return list(decisions)
-    return [one for one in decisions if one.verdict != "accepted" or one.reasons]
+        return verdicts
+    plain = pc.equal(verdicts["verdict"], "accepted")
+    return verdicts.filter(pc.or_(pc.invert(plain), pc.greater(pc.list_value_length(verdicts["reasons"]), 0)))
+
+
+def _columns(results: Sequence[Result]) -> list[Sequence[Any]]:
+    return list(zip(*((*one[:3], *one.values) for one in results), strict=True))
+
+
+def _counts(values: pa.ChunkedArray) -> Counter[str]:
+    return Counter({one["values"]: one["counts"] for one in pc.value_counts(values).to_pylist()})
 
 
 # -- columns ----------------------------------------------------------------------------------------------------------

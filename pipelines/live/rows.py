@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 Place = tuple[int, int, int, int]
 """Arrival order: arrival time, input partition (-1: all of them), sequence, rank of the input."""
@@ -13,8 +15,8 @@ Place = tuple[int, int, int, int]
 class Event(NamedTuple):
     """One row of an arrival log with what the job's expressions say about it; instants in microseconds.
 
-    ``punctuation`` is null for events. ``over`` and ``match`` are the values of those columns, ``values`` those of
-    :attr:`pipelines.live.program.Program.texts`, ``on`` those that a join compares.
+    ``punctuation`` is null for events. ``match`` are the values of those columns, ``values`` those of
+    :attr:`pipelines.live.program.Program.texts`.
     """
 
     input: str
@@ -24,9 +26,7 @@ class Event(NamedTuple):
     end: int | None
     edge: str | None
     passes: bool
-    over: tuple[Any, ...]
     match: tuple[Any, ...]
-    on: tuple[Any, ...]
     values: tuple[Any, ...]
 
     @property
@@ -69,6 +69,38 @@ class Decision(NamedTuple):
     lifetime_end: int | None = None
     watermark: int | None = None
     missed: tuple[int, ...] = ()
+
+
+VERDICTS = pa.schema(
+    [
+        ("input", pa.string()),
+        ("partition", pa.int32()),
+        ("sequence", pa.int64()),
+        ("arrival", pa.int64()),
+        ("time", pa.int64()),
+        ("verdict", pa.string()),
+        ("reasons", pa.list_(pa.string())),
+        ("system", pa.int64()),
+        ("lifetime_end", pa.int64()),
+        ("watermark", pa.int64()),
+        ("missed", pa.list_(pa.int64())),
+    ]
+)
+"""Decisions by the column; instants in microseconds."""
+
+
+def verdicts_of(decisions: Sequence[Decision]) -> pa.Table:
+    """``decisions`` as a table of :data:`VERDICTS`."""
+    columns = list(zip(*decisions, strict=True)) if decisions else [()] * len(VERDICTS)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, VERDICTS, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=VERDICTS)
+
+
+def decisions_of(verdicts: pa.Table) -> list[Decision]:
+    """The rows of such a table."""
+    rows = zip(*(column.to_pylist() for column in verdicts.columns), strict=True)
+    found = (Decision(*row) for row in rows)
+    return [one._replace(reasons=tuple(one.reasons), missed=tuple(one.missed)) for one in found]
 
 
 class Result(NamedTuple):

@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from pipelines.core.time import DAY, format_instant, from_datetime
+from pipelines.core.time import format_instant, from_datetime
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import TIMESTAMP
 
 _MARK = "stream"
+Values: TypeAlias = Sequence[Any] | pa.Array | pa.ChunkedArray
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,8 @@ class LiveTable:
     generation: int
     application: str
 
-    def write(
-        self, batch: int, final: Sequence[Sequence[Any]], provisional: Sequence[Sequence[Any]], *, moved: bool
-    ) -> None:
-        """The rows of a batch, each a value for every column of ``schema`` but ``emitted_at`` and ``day``.
+    def write(self, batch: int, final: Sequence[Values], provisional: Sequence[Values], *, moved: bool) -> None:
+        """The rows of a batch by the column: those of ``schema`` but ``emitted_at`` and ``day``, or none for no rows.
 
         ``moved`` False: nothing was decided, and the provisional rows that stand still hold.
         """
@@ -53,17 +52,16 @@ class LiveTable:
         if last is not None and last.get("provisional_at"):
             emitted = max(emitted, int(last["provisional_at"]) + 1)
         old = None if last is None or stale else last.get("provisional_at")
-        if not stale and old is None and not final and not provisional:
+        if not stale and old is None and not _count(final) and not _count(provisional):
             return
-        rows = self._rows(final, emitted) + self._rows(provisional, emitted + 1)
+        data = pa.concat_tables([self._arrow(final, emitted), self._arrow(provisional, emitted + 1)])
         metadata = {
             "tailrace": _MARK,
             "generation": str(self.generation),
             "batch": str(batch),
-            "provisional_at": str(emitted + 1) if provisional else "",
+            "provisional_at": str(emitted + 1) if _count(provisional) else "",
         }
         commit = CommitProperties(custom_metadata=metadata, app_transactions=[Transaction(self.application, batch)])
-        data = self._arrow(rows)
         if table is None or stale:
             write_deltalake(
                 table or self.house.uri(self.name),
@@ -80,17 +78,20 @@ class LiveTable:
             times = " OR ".join(f"emitted_at = '{format_instant(time)}'" for time in (int(old), emitted, emitted + 1))
             write_deltalake(table, data, mode="overwrite", predicate=times, commit_properties=commit)
 
-    def _rows(self, rows: Sequence[Sequence[Any]], emitted: int) -> list[tuple[Any, ...]]:
-        return [(*row, emitted) for row in rows]
+    def _arrow(self, columns: Sequence[Values], emitted: int) -> pa.Table:
+        count = _count(columns)
+        given = [*(columns or [()] * (len(self.schema) - 2)), pa.repeat(emitted, count)]
+        arrays = [_array(column, field.type) for column, field in zip(given, self.schema, strict=False)]
+        days = arrays[self.schema.get_field_index(self.time)].cast(pa.date32())
+        return pa.Table.from_arrays([*arrays, days], schema=self.schema)
 
-    def _arrow(self, rows: Sequence[Sequence[Any]]) -> pa.Table:
-        columns = list(zip(*rows, strict=True)) if rows else [()] * (len(self.schema) - 1)
-        place = self.schema.get_field_index(self.time)
-        days = [time // DAY for time in columns[place]]
-        arrays = [
-            pa.array(list(column), field.type) for column, field in zip([*columns, days], self.schema, strict=True)
-        ]
-        return pa.Table.from_arrays(arrays, schema=self.schema)
+
+def _count(columns: Sequence[Values]) -> int:
+    return len(columns[0]) if columns else 0
+
+
+def _array(values: Values, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    return values.cast(kind) if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values, kind)
 
 
 def table_schema(columns: Sequence[tuple[str, pa.DataType]], day: str) -> pa.Schema:

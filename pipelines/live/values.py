@@ -30,7 +30,11 @@ def all_same(values: Sequence[Any]) -> tuple[Hashable, ...]:
 
 
 def shown(value: Any) -> Any:
-    """The value that a group shows for itself: -0.0 is 0.0."""
+    """The value that a group shows for itself: -0.0 is 0.0, inside of structs and arrays too."""
+    if isinstance(value, dict):
+        return {key: shown(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(shown, value))
     return value + 0.0 if isinstance(value, float) else value
 
 

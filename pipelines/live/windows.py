@@ -31,27 +31,12 @@ def starts_of(window: Grid, start: int, end: int) -> list[int]:
     return [origin + index * window.hop_us for index in range(first, last + 1)]
 
 
-def ends_of(window: Grid, time: int) -> list[int]:
-    """Ends ``e`` on the grid with ``e - size < time <= e``, rising (stream_analytics)."""
-    origin = window.align_us + window.offset_us
-    first = -((origin - time) // window.hop_us)
-    last = -((origin - time - window.size_us) // window.hop_us) - 1
-    return [origin + index * window.hop_us for index in range(first, last + 1)]
-
-
 # -- stream_analytics: (start, end] -----------------------------------------------------------------------------------
 
 
 def end_aligned(window: SimpleWindow, rows: Sequence[Row], low: int, high: int) -> Formed:
-    """The windows of stream_analytics."""
+    """The windows of stream_analytics that lie on no grid (those: :mod:`~pipelines.live.grids`)."""
     match window:
-        case Grid():
-            found: dict[int, list[Row]] = {}
-            for row in rows:
-                for end in ends_of(window, row.start):
-                    if low <= end < high:
-                        found.setdefault(end, []).append(row)
-            return [(end - window.size_us, end, inside) for end, inside in found.items()]
         case Sliding():
             return _sliding(window, rows, low, high)
         case Snapshot():
@@ -149,8 +134,6 @@ def kept(profile: str, window: SimpleWindow, rows: Sequence[Row], high: int) -> 
     if high == NEVER:
         return list(rows)
     match window:
-        case Grid() if profile == "stream_analytics":
-            return [row for row in rows if any(end >= high for end in ends_of(window, row.start)[-1:])]
         case Grid():
             size = window.size_us
             return [

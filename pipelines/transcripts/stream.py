@@ -16,7 +16,7 @@ from pipelines.live.intake import Message
 from pipelines.live.local import messages
 from pipelines.live.machine import Output
 from pipelines.live.program import Program, refuse
-from pipelines.live.rows import Decision, Result
+from pipelines.live.rows import Decision, Result, decisions_of
 from pipelines.transcripts.judge import Outcome, Row
 from pipelines.transcripts.read import Case
 
@@ -77,10 +77,10 @@ def run_messages(
     def collect(frame: DataFrame, _: int) -> None:
         for key, output in outputs_of(frame).items():
             whole = total[key]
-            whole.decisions += output.decisions
+            whole.verdicts = pa.concat_tables([whole.verdicts, output.verdicts])
             whole.results += output.results
             if output.moved:
-                whole.provisional_decisions = output.provisional_decisions
+                whole.provisional_verdicts = output.provisional_verdicts
                 whole.provisional_results = output.provisional_results
             whole.told = output.told or (whole.told and not output.moved)
             whole.error = whole.error or output.error
@@ -119,7 +119,8 @@ def _outcome(case: Case, output: Output) -> Outcome:
     assert output.told, "the end of the log was not reached"
     assert case.job is not None
     program = Program(case.job)
-    decisions = [one for one in (*output.decisions, *output.provisional_decisions) if one.arrival in case.output]
+    verdicts = pa.concat_tables([output.verdicts, output.provisional_verdicts])
+    decisions = [one for one in decisions_of(verdicts) if one.arrival in case.output]
     results = [one for one in (*output.results, *output.provisional_results) if one.end in case.output]
     return Outcome(tuple(map(_verdict, decisions)), tuple(_window(program, one) for one in results))
 

@@ -1,7 +1,8 @@
 """Random jobs on random logs, live: whatever the commits, the batches and the stops, the stream gives the reference.
 
 No Spark: the machine that the streaming operator keeps is fed here as Spark would feed it, and goes through its saved
-form between any two batches, as it does in the state store.
+form between any two batches, as it does in the state store. Half of the logs come as Arrow columns, as they do from
+Spark, half as Python values.
 """
 
 from __future__ import annotations
@@ -14,18 +15,20 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from property_logs import Example, example
 
 from pipelines.core.errors import TailraceError
 from pipelines.core.reference import Outcome, run
 from pipelines.job.expressions import instant_sql
-from pipelines.live.intake import Message
+from pipelines.live.grids import HeldColumns
+from pipelines.live.intake import PLAIN_ROWS, ROWS, Message, pack
 from pipelines.live.local import messages
-from pipelines.live.machine import Machine, Output
+from pipelines.live.machine import Held, Machine, Output
 from pipelines.live.operator import step
 from pipelines.live.program import Program, refuse
-from pipelines.live.rows import LogOutOfOrder
+from pipelines.live.rows import Decision, LogOutOfOrder, decisions_of
 
 PROFILES = ("stream_analytics", "atlas", "stream_insight")
 CASES = 400
@@ -38,22 +41,24 @@ class Stream:
         self.program = Program(one.job)
         self.saved = pickle.dumps(Machine.new(one.job))
         self.total = Output()
+        self.decisions: list[Decision] = []
+        self.provisional: list[Decision] = []
 
     def batch(self, commit: Sequence[Message]) -> None:
         output = step(self.program, pickle.loads(self.saved), list(commit), self._save)
         if output.error is not None:
             raise output.error
-        self.total.decisions += output.decisions
+        self.decisions += decisions_of(output.verdicts)
         self.total.results += output.results
         if output.moved:
-            self.total.provisional_decisions = output.provisional_decisions
+            self.provisional = decisions_of(output.provisional_verdicts)
             self.total.provisional_results = output.provisional_results
 
     def _save(self, machine: bytes) -> None:
         self.saved = machine
 
     def tables(self) -> tuple[Counter[Any], Counter[Any]]:
-        decisions = [*self.total.decisions, *self.total.provisional_decisions]
+        decisions = [*self.decisions, *self.provisional]
         results = [*self.total.results, *self.total.provisional_results]
         return (
             Counter(tuple(one) for one in decisions),
@@ -84,6 +89,16 @@ def expected(outcome: Outcome) -> tuple[Counter[Any], Counter[Any]]:
     return fates, windows
 
 
+def in_either_form(chance: Random, commits: list[list[Message]]) -> list[list[Message]]:
+    if chance.random() < 0.5:
+        return commits
+    return [[arrow(message) if message.kind == PLAIN_ROWS else message for message in commit] for commit in commits]
+
+
+def arrow(message: Message) -> Message:
+    return message._replace(kind=ROWS, body=pack(pa.table(pickle.loads(message.body))))
+
+
 def runnable(seed: int, profile: str) -> tuple[Example, Outcome] | None:
     """The example of that seed and what the reference gives for it; None where either engine refuses it."""
     one = example(seed, profile, plain=True)
@@ -103,13 +118,14 @@ def test_the_stream_gives_the_reference_whatever_the_commits_and_their_order_wit
     profile: str,
 ) -> None:
     ran = 0
+    holders: Counter[type] = Counter()
     for seed in range(CASES):
         found = runnable(seed, profile)
         if found is None:
             continue
         (one, outcome), chance = found, Random(seed)
         cuts = sorted(chance.sample(range(1, max(2, len(one.log))), min(3, len(one.log) // 2)))
-        *commits, announced = messages(Program(one.job), one.log, no_evaluator, cuts)
+        *commits, announced = in_either_form(chance, messages(Program(one.job), one.log, no_evaluator, cuts))
         stream = Stream(one)
         commits.insert(chance.randint(0, len(commits)), announced)
         if chance.random() < 0.3:
@@ -119,7 +135,11 @@ def test_the_stream_gives_the_reference_whatever_the_commits_and_their_order_wit
             stream.batch(commit)
         assert stream.tables() == expected(outcome), one
         ran += 1
+        holders.update(set(map(type, Machine.new(one.job).members)))
     assert ran > CASES // 2
+    # grids of stream_analytics are windowed by the column, all else row by row
+    assert holders[Held] > CASES // 10
+    assert holders[HeldColumns] > CASES // 10 or profile != "stream_analytics"
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -132,7 +152,7 @@ def test_stopping_after_each_commit_and_telling_the_end_each_time_changes_nothin
             continue
         (one, outcome), chance = found, Random(seed)
         cuts = sorted(chance.sample(range(1, max(2, len(one.log))), min(3, len(one.log) // 2)))
-        *commits, _ = messages(Program(one.job), one.log, no_evaluator, cuts)
+        *commits, _ = in_either_form(chance, messages(Program(one.job), one.log, no_evaluator, cuts))
         ends = [*cuts, len(one.log)]
         stream, known = Stream(one), heard(one, 0)
         for number, commit in enumerate(commits):
