@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pipelines.batch.engine import Result
-    from pipelines.lakehouse.scans import Scanned
+    from pipelines.lakehouse.scans import Pass, Scanned
 
 Progress = Callable[[str], None]
 
@@ -197,6 +197,7 @@ class _Run:
         self.rows_written: dict[str, int] = {}
         self.versions_written: dict[str, int] = {}
         self.output_fingerprint = ""
+        self.passes: list[Pass] = []
         self.scanned: dict[str, Scanned] = {}
         self.warnings: tuple[str, ...] = ()
         self._expected: Counter[str] = Counter()
@@ -220,6 +221,7 @@ class _Run:
 
     def go(self, spark: SparkSession | None, only: bool) -> None:
         self.tell("starting Spark")
+        from pipelines.lakehouse.scans import watched
         from pipelines.lakehouse.write import check_columns, with_day
         from pipelines.runtime.session import session
 
@@ -230,7 +232,8 @@ class _Run:
         for one in self.plan.summaries:
             if one.unsaved is not None:
                 summaries.keep(self.house, one.input, one.unsaved)
-        result = self.decide(spark)
+        with watched(spark) as self.passes:
+            result = self.decide(spark)
         frames = self._frames(result)
         for name, frame in frames.items():
             check_columns(self.house, name, with_day(frame, self._layouts[name]), self.plan.output)
@@ -335,7 +338,7 @@ class _Run:
         """Hold what the executed queries opened against what the plan said."""
         from pipelines.lakehouse.scans import scanned
 
-        self.scanned = scanned(frames, self.house, self.plan.reads)
+        self.scanned = scanned(frames, self.house, self.plan.reads, self.passes)
         told = [self.scanned[table.table].differs_from(table) for table in self.plan.reads]
         self.warnings = tuple(one for one in told if one is not None)
 

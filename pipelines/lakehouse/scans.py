@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlparse
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.core.plan import ReadTable
 from pipelines.lakehouse.root import Lakehouse
 
 _FILE = re.compile(r"path: (?P<path>.*?), range: (?P<first>\d+)-(?P<last>\d+), partition values:")
+_LOCATION = re.compile(r"Location: \w+\(\d+ paths\)\[(?P<first>.*?)(?:, |\]|$)")
+_TEXT_LENGTH = "spark.sql.maxMetadataStringLength"
+_OPENED = "number of files read"
+_PATIENCE_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +39,54 @@ class Scanned:
         )
 
 
-def scanned(frames: Iterable[DataFrame], house: Lakehouse, tables: Sequence[ReadTable]) -> dict[str, Scanned]:
-    """By table, what the executed queries behind ``frames`` opened; frames that were persisted, once computed."""
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One executed scan of files: the first of them, or their folder, and the number of the metric that counts them."""
+
+    path: str
+    metric: int
+
+
+@contextmanager
+def watched(spark: SparkSession) -> Iterator[list[Pass]]:
+    """A list that holds, once the block is left, the scans of all queries that the session's Spark ran meanwhile.
+
+    For queries that leave no frame behind: those that are run while frames are only being built.
+    """
+    found: list[Pass] = []
+    before = _last_execution(spark)
+    usual = spark.conf.get(_TEXT_LENGTH)
+    # Spark tells where a scan looked in a text that it cuts to this length
+    spark.conf.set(_TEXT_LENGTH, "10000")
+    try:
+        yield found
+    finally:
+        spark.conf.set(_TEXT_LENGTH, str(usual))
+    if _last_execution(spark) > before:
+        found += _passes_after(spark, before)
+
+
+def scanned(
+    frames: Iterable[DataFrame], house: Lakehouse, tables: Sequence[ReadTable], passes: Iterable[Pass] = ()
+) -> dict[str, Scanned]:
+    """By table, what the executed queries behind ``frames`` opened; frames that were persisted, once computed.
+
+    ``passes`` over the same files that no frame shows are counted as well.
+    """
     roots = {table.table: _path(house.uri(table.table)).rstrip("/") + "/" for table in tables}
     sizes: dict[str, dict[str, int]] = {name: {} for name in roots}
     scans = dict.fromkeys(roots, 0)
     seen: set[int] = set()
+    for one in passes:
+        seen.add(one.metric)
+        for name, root in roots.items():
+            scans[name] += f"{one.path}/".startswith(root) and not one.path.startswith(f"{root}_delta_log/")
     for frame in frames:
         for scan in _file_scans(frame._jdf.queryExecution().executedPlan()):
-            if scan.id() in seen:
+            metric = scan.metrics().apply("numFiles").id()
+            if metric in seen:
                 continue  # two frames out of one that was persisted
-            seen.add(scan.id())
+            seen.add(metric)
             files = _files(frame, scan)
             for name, root in roots.items():
                 mine = {path: size for path, size in files.items() if path.startswith(root)}
@@ -72,6 +114,42 @@ def _file_scans(plan: Any) -> Iterator[Any]:
             for inner in (plan.children(), plan.subqueries()):
                 for index in range(inner.size()):
                     yield from _file_scans(inner.apply(index))
+
+
+def _last_execution(spark: SparkSession) -> int:
+    """The number of the newest query; -1 before the first."""
+    context: Any = spark.sparkContext._jsc
+    # what has happened is written down by another thread
+    context.sc().listenerBus().waitUntilEmpty(_PATIENCE_MS)
+    store = _store(spark)
+    count = store.executionsCount()
+    return -1 if count == 0 else int(store.executionsList(count - 1, 1).apply(0).executionId())
+
+
+def _passes_after(spark: SparkSession, before: int) -> list[Pass]:
+    store = _store(spark)
+    executions = store.executionsList()
+    found: dict[int, Pass] = {}
+    for index in range(executions.size() - 1, -1, -1):
+        number = executions.apply(index).executionId()
+        if number <= before:
+            break
+        values = store.executionMetrics(number)
+        nodes = store.planGraph(number).allNodes()
+        for node in (nodes.apply(place) for place in range(nodes.size())):
+            if not node.name().startswith("Scan ") or (place := _LOCATION.search(node.desc())) is None:
+                continue
+            metrics = (node.metrics().apply(each) for each in range(node.metrics().size()))
+            metric = next((one.accumulatorId() for one in metrics if one.name() == _OPENED), None)
+            opened = None if metric is None else values.get(metric)
+            if metric is not None and opened is not None and opened.isDefined() and opened.get() != "0":
+                found[metric] = Pass(_path(place["first"]), metric)
+    return list(found.values())
+
+
+def _store(spark: SparkSession) -> Any:
+    session: Any = spark._jsparkSession
+    return session.sharedState().statusStore()
 
 
 def _files(frame: DataFrame, scan: Any) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import shutil
 from pathlib import Path
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from pipelines.core.methods import Method
 from pipelines.core.model import EVERYTHING, OutputRange
 from pipelines.core.time import parse_instant
 from pipelines.job.load import parse_job
@@ -21,7 +23,7 @@ from pipelines.lakehouse.log import log_files
 from pipelines.lakehouse.planning import make_plan
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import plain_rows, rows_of
-from pipelines.replay import RunSummary, replay
+from pipelines.replay import RunSummary, execute, replay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -149,6 +151,30 @@ def test_much_data_goes_spark_s_own_way_to_the_same_rows_and_the_same_files(
     assert again.warnings == ()
     days = [row for row in _rows(house, "windows") if row["window_end"] >= "2026-07-10T00:00:00Z"]
     assert days == _rows(day_of_year[0], "windows")
+
+
+@pytest.mark.parametrize("named_files", [0, 32])
+def test_a_pass_made_before_anything_is_decided_counts_as_a_scan(
+    named_files: int,
+    spark: SparkSession,
+    year: Path,
+    day_of_year: tuple[Path, RunSummary],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    house = tmp_path / f"{'long' * 30}_house"
+    shutil.copytree(year, house)
+    monkeypatch.setattr(small, "MOST_ROWS", 0)
+    monkeypatch.setattr(planning, "NAMED_FILES", named_files)
+    usual = spark.conf.get("spark.sql.maxMetadataStringLength")
+    packed = dataclasses.replace(make_plan(JOB, DAY_OF_YEAR, house), method=Method("packed", "packed", "asked for"))
+    summary = execute(packed, JOB, Lakehouse.at(house), spark=spark)
+    # one to bound the watermarks while frames are only being built, and the two that frames show in the end
+    assert summary.scans == {"arrivals/cars": 3}
+    assert (summary.files_read, summary.bytes_read) == (day_of_year[1].files_read, day_of_year[1].bytes_read)
+    assert summary.output_fingerprint == day_of_year[1].output_fingerprint
+    assert summary.warnings == ()
+    assert spark.conf.get("spark.sql.maxMetadataStringLength") == usual
 
 
 def test_every_type_of_column_is_written_alike_with_and_without_spark(spark: SparkSession, tmp_path: Path) -> None:
