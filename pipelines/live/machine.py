@@ -15,68 +15,19 @@ from pipelines.live.analytics import Analytics
 from pipelines.live.atlas import Atlas
 from pipelines.live.batches import Batch, Counted, out_of_order
 from pipelines.live.grids import HeldColumns, Rows
+from pipelines.live.held import Held
 from pipelines.live.insight import Insight
 from pipelines.live.intake import Intake, Message, batch, events
 from pipelines.live.joins import JoinState
+from pipelines.live.output import Output
 from pipelines.live.program import Program
-from pipelines.live.rows import VERDICTS, Decision, Event, LogOutOfOrder, Place, Result, Row, verdicts_of
-from pipelines.live.values import all_same, shown
-from pipelines.live.windows import FOREVER, NEVER, Formed, end_aligned, kept, overlapping, start_aligned
+from pipelines.live.rows import Decision, Event, LogOutOfOrder, Place, Result, Row, verdicts_of
+from pipelines.live.values import shown
+from pipelines.live.windows import FOREVER, NEVER, Formed, end_aligned, overlapping, start_aligned
 
 Policy = Analytics | Atlas | Insight
 Span = tuple[int, int, Hashable]
 """A window's start and end, and a group."""
-
-
-@dataclass(slots=True)
-class Held:
-    """The rows of one of the query's windows that are still needed, by group (sessions: by chain).
-
-    Windows that end before ``low`` have been given.
-    """
-
-    profile: str
-    window: SimpleWindow
-    low: int = NEVER
-    groups: dict[Hashable, list[Row]] = field(default_factory=dict)
-
-    def add(self, program: Program, rows: Sequence[Row]) -> None:
-        """More rows; :class:`LogOutOfOrder` where one should have counted in windows already given."""
-        window = self.window
-        places = [program.places[column] for column in window.partition_by] if isinstance(window, Session) else None
-        for row in rows:
-            if row.start < self.low and self.profile == "stream_analytics":
-                raise LogOutOfOrder("a row came that counts in a window already emitted")
-            key = row.group if places is None else all_same([row.values[place] for place in places])
-            self.groups.setdefault(key, []).append(row)
-
-    def forget(self, high: int) -> None:
-        """Windows before ``high`` were given: let go of what no later one needs."""
-        self.low = high
-        still = {key: kept(self.profile, self.window, rows, high) for key, rows in self.groups.items()}
-        self.groups = {key: rows for key, rows in still.items() if rows}
-
-
-def _holder(job: Job, window: SimpleWindow) -> Held | HeldColumns:
-    """Where rows wait for that window: by the column if it is one of the stream_analytics grids, else one by one."""
-    if job.profile == "stream_analytics" and isinstance(window, Grid):
-        return HeldColumns(window)
-    return Held(job.profile, window)
-
-
-@dataclass(slots=True)
-class Output:
-    """What a batch gave. ``final`` rows stand for good; ``provisional`` ones are what the end of the log would give,
-    true until more comes. ``moved``: something was decided, which ends the time of earlier provisional rows.
-    ``verdicts`` are tables of :data:`~pipelines.live.rows.VERDICTS`."""
-
-    verdicts: pa.Table = field(default_factory=VERDICTS.empty_table)
-    results: list[Result] = field(default_factory=list)
-    provisional_verdicts: pa.Table = field(default_factory=VERDICTS.empty_table)
-    provisional_results: list[Result] = field(default_factory=list)
-    moved: bool = False
-    told: bool = False
-    error: TailraceError | LogOutOfOrder | None = None
 
 
 @dataclass(slots=True)
@@ -120,7 +71,7 @@ class Machine:
             verdicts = [self._take(program, name, portion) for name, portion in self.intake.complete()]
             if verdicts:
                 output.moved = True
-                output.verdicts = pa.concat_tables(verdicts)
+                output.decide(pa.concat_tables(verdicts))
                 output.results += self._advance(program)
                 self.told = False
         except (TailraceError, LogOutOfOrder) as error:
@@ -358,6 +309,13 @@ class Machine:
         for held, (window_id, window) in zip(self.members, program.windows, strict=True):
             found += self._formed(program, held, window_id, window, high)
         return found
+
+
+def _holder(job: Job, window: SimpleWindow) -> Held | HeldColumns:
+    """Where rows wait for that window: by the column if it is one of the stream_analytics grids, else one by one."""
+    if job.profile == "stream_analytics" and isinstance(window, Grid):
+        return HeldColumns(window)
+    return Held(job.profile, window)
 
 
 def _turn_of(program: Program, event: Event) -> Place:

@@ -13,13 +13,17 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from pipelines.core.model import Job
 from pipelines.live.intake import Message
-from pipelines.live.machine import Machine, Output
+from pipelines.live.machine import Machine
+from pipelines.live.output import Output
 from pipelines.live.program import Program
+from pipelines.live.rows import LogOutOfOrder
 
 INPUT_TYPE = "key STRING, kind STRING, input STRING, file STRING, row_count INT, body BINARY"
 """A :class:`Message` of the job ``key``."""
 OUTPUT_TYPE = "key STRING, output BINARY"
-"""A pickled :class:`~pipelines.live.machine.Output`."""
+"""A pickled :class:`~pipelines.live.output.Output`."""
+_FORM = b"tailrace 2\n"
+"""What saved state begins with; to be changed whenever what is pickled changes its shape."""
 _STATE = StructType([StructField("machine", BinaryType())])
 
 
@@ -49,14 +53,14 @@ class LiveOperator(StatefulProcessor):
         """Called by Spark for each job that has rows in the batch."""
         name = str(key[0])
         program = Program(self._jobs[name])
-        machine = _restored(self._state.get()) or Machine.new(program.job)
+        machine = restored(self._state.get(), program.job)
         messages = [
             Message(*fields)
             for frame in rows
             for fields in zip(*(frame[field] for field in Message._fields), strict=True)
         ]
         output = step(program, machine, messages, self._save)
-        yield pd.DataFrame({"key": [name], "output": [pickle.dumps(output)]})
+        yield pd.DataFrame({"key": [name], "output": [pickle.dumps(output.to_write(program.job))]})
 
     def _save(self, machine: bytes) -> None:
         self._state.update((machine,))
@@ -65,8 +69,15 @@ class LiveOperator(StatefulProcessor):
         """Called by Spark."""
 
 
-def _restored(state: tuple[Any, ...] | None) -> Machine | None:
-    return None if state is None else pickle.loads(state[0])  # noqa: S301  # written by this program
+def restored(state: tuple[Any, ...] | None, job: Job) -> Machine:
+    """The machine as it was saved. One that was saved in another form has failed: the stream must begin again."""
+    if state is not None and state[0].startswith(_FORM):
+        machine: Machine = pickle.loads(state[0][len(_FORM) :])  # noqa: S301  # written by this program
+        return machine
+    machine = Machine.new(job)
+    if state is not None:
+        machine.failed = LogOutOfOrder("the stream's state was saved by another version of Tailrace")
+    return machine
 
 
 def step(program: Program, machine: Machine, messages: list[Message], save: Any) -> Output:
@@ -74,7 +85,7 @@ def step(program: Program, machine: Machine, messages: list[Message], save: Any)
     output = machine.step(program, messages)
     ends = output.error is None and machine.wants_end
     machine.told = machine.told or ends
-    save(pickle.dumps(machine))
+    save(_FORM + pickle.dumps(machine))
     if ends:
         machine.finish(program, output)
     return output

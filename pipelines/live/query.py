@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -22,8 +21,8 @@ from pipelines.lakehouse.layout import arrivals_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.live.control import Announcement, checkpoint_uri, control_uri
 from pipelines.live.intake import ANNOUNCEMENT
-from pipelines.live.machine import Output
 from pipelines.live.operator import INPUT_TYPE, OUTPUT_TYPE, LiveOperator
+from pipelines.live.output import Output
 from pipelines.live.program import Program
 from pipelines.live.rows import Result
 from pipelines.live.sink import LiveTable, table_schema
@@ -71,8 +70,8 @@ class Tally:
 
     def add(self, output: Output) -> None:
         """Count a batch's rows; provisional ones as they are now."""
-        self.verdicts += _counts(output.verdicts["verdict"])
-        self.reasons += _counts(pc.list_flatten(output.verdicts["reasons"]))
+        self.verdicts += output.verdict_counts
+        self.reasons += output.reason_counts
         self.windows += len(output.results)
         if output.moved:
             self.provisional_windows = len(output.provisional_results)
@@ -148,8 +147,7 @@ def _writer(job: Job, tables: tuple[LiveTable, LiveTable], tally: Tally) -> Call
         if output.error is not None:
             tally.error = output.error
             raise output.error
-        kept, waiting = _kept(job, output.verdicts), _kept(job, output.provisional_verdicts)
-        verdicts.write(batch, kept.columns, waiting.columns, moved=output.moved)
+        verdicts.write(batch, output.verdicts.columns, output.provisional_verdicts.columns, moved=output.moved)
         results, provisional = _columns(output.results), _columns(output.provisional_results)
         windows.write(batch, results, provisional, moved=output.moved)
         tally.add(output)
@@ -158,19 +156,8 @@ def _writer(job: Job, tables: tuple[LiveTable, LiveTable], tally: Tally) -> Call
     return write
 
 
-def _kept(job: Job, verdicts: pa.Table) -> pa.Table:
-    if job.keep_verdicts == "all":
-        return verdicts
-    plain = pc.equal(verdicts["verdict"], "accepted")
-    return verdicts.filter(pc.or_(pc.invert(plain), pc.greater(pc.list_value_length(verdicts["reasons"]), 0)))
-
-
 def _columns(results: Sequence[Result]) -> list[Sequence[Any]]:
     return list(zip(*((*one[:3], *one.values) for one in results), strict=True))
-
-
-def _counts(values: pa.ChunkedArray) -> Counter[str]:
-    return Counter({one["values"]: one["counts"] for one in pc.value_counts(values).to_pylist()})
 
 
 # -- columns ----------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 Place = tuple[int, int, int, int]
 """Arrival order: arrival time, input partition (-1: all of them), sequence, rank of the input."""
@@ -101,6 +102,12 @@ def decisions_of(verdicts: pa.Table) -> list[Decision]:
     rows = zip(*(column.to_pylist() for column in verdicts.columns), strict=True)
     found = (Decision(*row) for row in rows)
     return [one._replace(reasons=tuple(one.reasons), missed=tuple(one.missed)) for one in found]
+
+
+def exceptional(verdicts: pa.Table) -> pa.Table:
+    """Without those of events that simply count at their own time."""
+    told = pc.greater(pc.list_value_length(verdicts["reasons"]), 0)
+    return verdicts.filter(pc.or_(told, pc.not_equal(verdicts["verdict"], "accepted")))
 
 
 class Result(NamedTuple):

@@ -23,10 +23,12 @@ from pipelines.core.errors import TailraceError
 from pipelines.core.reference import Outcome, run
 from pipelines.job.expressions import instant_sql
 from pipelines.live.grids import HeldColumns
+from pipelines.live.held import Held
 from pipelines.live.intake import PLAIN_ROWS, ROWS, Message, pack
 from pipelines.live.local import messages
-from pipelines.live.machine import Held, Machine, Output
-from pipelines.live.operator import step
+from pipelines.live.machine import Machine
+from pipelines.live.operator import restored, step
+from pipelines.live.output import Output
 from pipelines.live.program import Program, refuse
 from pipelines.live.rows import Decision, LogOutOfOrder, decisions_of
 
@@ -39,13 +41,14 @@ class Stream:
 
     def __init__(self, one: Example) -> None:
         self.program = Program(one.job)
-        self.saved = pickle.dumps(Machine.new(one.job))
+        self.saved: tuple[bytes] | None = None
         self.total = Output()
         self.decisions: list[Decision] = []
         self.provisional: list[Decision] = []
 
     def batch(self, commit: Sequence[Message]) -> None:
-        output = step(self.program, pickle.loads(self.saved), list(commit), self._save)
+        machine = restored(self.saved, self.program.job)
+        output = step(self.program, machine, list(commit), self._save)
         if output.error is not None:
             raise output.error
         self.decisions += decisions_of(output.verdicts)
@@ -55,7 +58,7 @@ class Stream:
             self.total.provisional_results = output.provisional_results
 
     def _save(self, machine: bytes) -> None:
-        self.saved = machine
+        self.saved = (machine,)
 
     def tables(self) -> tuple[Counter[Any], Counter[Any]]:
         decisions = [*self.decisions, *self.provisional]
