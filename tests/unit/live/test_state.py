@@ -11,12 +11,13 @@ import pytest
 
 from pipelines.core.time import MINUTE, SECOND, parse_instant
 from pipelines.job.load import parse_job
+from pipelines.live import grids
 from pipelines.live.intake import ANNOUNCEMENT, ROWS, Message, pack
 from pipelines.live.machine import Machine
 from pipelines.live.operator import restored, step
 from pipelines.live.output import Output
 from pipelines.live.program import Program
-from pipelines.live.rows import LogOutOfOrder, decisions_of
+from pipelines.live.rows import Decision, LogOutOfOrder, Result, decisions_of
 
 JOB = parse_job(
     """
@@ -91,6 +92,29 @@ def test_a_batch_carries_what_its_tables_keep_and_counts_the_rest() -> None:
     assert kept.verdict_counts == Counter(one.verdict for one in decisions_of(output.verdicts))
     assert kept.reason_counts == Counter(reason for one in decisions_of(output.verdicts) for reason in one.reasons)
     assert set(kept.reason_counts) == {"late", "out_of_order"}
+
+
+def everything(stream: Stream, batches: list[pa.Table]) -> tuple[list[Decision], list[Result]]:
+    outputs = [stream.batch(rows) for rows in batches]
+    assert not any(output.error for output in outputs)
+    verdicts = [one for output in outputs for one in decisions_of(output.verdicts)]
+    return sorted(verdicts), sorted(one for output in outputs for one in output.results)
+
+
+def test_the_order_of_rows_inside_a_commit_makes_no_difference() -> None:
+    batches = [cars(first, 300, (0, 10 * SECOND, MINUTE)) for first in (0, 300, 600)]
+    shuffled = [rows.take(Random(1).sample(range(len(rows)), len(rows))) for rows in batches]
+    assert everything(Stream(), shuffled) == everything(Stream(), batches)
+
+
+def test_however_few_rows_are_put_into_windows_at_once_the_windows_are_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    batches = [cars(first, 300) for first in (0, 300, 600)]
+    whole = everything(Stream(), batches)
+    for limit in (1, 7, 100):
+        monkeypatch.setattr(grids, "_MOST_AT_ONCE", limit)
+        assert everything(Stream(), batches) == whole
 
 
 def test_rows_that_come_before_rows_already_decided_make_the_stream_begin_again() -> None:
