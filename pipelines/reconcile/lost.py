@@ -13,16 +13,26 @@ from pipelines.reconcile.workbench import Bench, Difference, Values, Workbench
 
 _RUNS = 60
 """Recomputations for one row and one kind of cause, at most."""
+_FURTHER = 20
+"""Recomputations that look for another explanation once there is one."""
+
+Ids = frozenset[tuple[str, int | None, int]]
 
 
 @dataclass
 class Losses:
-    """``lost``: the events that rows examined before show to be lost."""
+    """``lost``: the events that rows examined before show to be lost; ``explains``: the rows that each choice of lost
+    events explains, where several do."""
 
     work: Workbench
     lost: set[tuple[str, int | None, int]] = field(default_factory=set)
+    explains: dict[Ids, set[str]] = field(default_factory=dict)
 
-    def row_missing(self, _: Difference, bench: Bench, _wanted: Values | None) -> Cause | None:
+    def is_open(self, cause: Cause) -> bool:
+        """Whether the cause is one of several losses, of which other rows may single one out."""
+        return cause.name == LOST and "ways" in cause.facts
+
+    def row_missing(self, one: Difference, bench: Bench, _: Values | None) -> Cause | None:
         """The job gives the row, and the live run has none."""
         if bench.mine is None:
             return None
@@ -32,12 +42,13 @@ class Losses:
             "events": [event_id(arrival) for arrival in members[:20]],
             "events_in_all": len(members),
         }
-        if members and all(id_of(arrival) in self.lost for arrival in members):
+        without = self._gone_without(one, bench)
+        if without:
             return Cause(
                 LOST,
-                f"Without {listed([event_words(arrival) for arrival in members])}, which the live run lost elsewhere"
-                " too, the window has no row.",
-                {"missing_events": [event_id(arrival) for arrival in members]},
+                f"Without {listed([event_words(arrival) for arrival in without])}, which the live run lost elsewhere"
+                " too, there is no such row.",
+                {"missing_events": [event_id(arrival) for arrival in without]},
             )
         if len(members) == 1:
             facts["also"] = f"{LOST}: the window holds {event_words(members[0])} alone; without it there is no row"
@@ -47,6 +58,17 @@ class Losses:
             " neighbours: the row was deleted or never delivered.",
             facts,
         )
+
+    def _gone_without(self, one: Difference, bench: Bench) -> list[Arrival]:
+        """Events that other rows show to be lost, without which the job does not give the row; none: it does."""
+        members = {id_of(arrival) for arrival in bench.members}
+        # a session or a snapshot also hangs on events that do not count in it
+        for ids in (self.lost & members, self.lost):
+            gone = [arrival for arrival in bench.arrivals if id_of(arrival) in ids]
+            kept = [arrival for arrival in bench.arrivals if id_of(arrival) not in ids]
+            if gone and self.work.gives(one, kept, None):
+                return gone
+        return []
 
     def lost_members(self, one: Difference, bench: Bench, wanted: Values | None) -> Cause | None:
         """Without some of the events that count in the window it is what the live run wrote."""
@@ -68,9 +90,7 @@ class Losses:
                 break
         if not confirmed:
             return None
-        best = next((gone for gone in confirmed if {id_of(one) for one in gone} <= self.lost), confirmed[0])
-        self.lost |= {id_of(arrival) for arrival in best} if len(confirmed) == 1 else set()
-        return _lost_cause(best, confirmed)
+        return self._lost_cause(one, confirmed, "counted ")
 
     def lost_before(self, one: Difference, bench: Bench, wanted: Values | None) -> Cause | None:
         """An event that does not count in the window, but without which others would count elsewhere."""
@@ -78,17 +98,48 @@ class Losses:
         others = [arrival for arrival in bench.arrivals if id_of(arrival) not in inside]
         if wanted is None or not others:
             return None
-        for arrival in sorted(others, key=lambda other: abs(other.arrival_time_us - one.end_us))[: 4 * _RUNS]:
+        others.sort(key=lambda other: abs(other.arrival_time_us - one.end_us))
+        confirmed: list[tuple[Arrival, ...]] = []
+        tries = 4 * _RUNS
+        for number, arrival in enumerate(others):
+            if number >= tries:
+                break
             if self.work.gives(one, [other for other in bench.arrivals if other is not arrival], wanted):
-                kind = "punctuation" if arrival.punctuation_us is not None else "event"
-                self.lost.add(id_of(arrival))
-                return Cause(
-                    LOST,
-                    f"The live run never saw the {kind} {event_words(arrival)}: without it the watermark lies lower,"
-                    " and the recomputed window is exactly what the live run wrote.",
-                    {"missing_events": [event_id(arrival)], "counts_in_the_window": False},
-                )
-        return None
+                confirmed.append((arrival,))
+                tries = min(tries, number + _FURTHER)
+        if not confirmed:
+            return None
+        kind = "punctuation" if confirmed[0][0].punctuation_us is not None else "event"
+        why = "with it there is no such window" if bench.mine is None else "it decides which others count here"
+        found = self._lost_cause(one, confirmed, f"saw the {kind} ", f" ({why})")
+        return Cause(LOST, found.says, {**found.facts, "counts_in_the_window": False})
+
+    def _lost_cause(self, one: Difference, confirmed: Sequence[Sequence[Arrival]], never: str, why: str = "") -> Cause:
+        """``confirmed`` choices each explain the row; named is one that other rows show to be lost, or share."""
+        ids = [frozenset(id_of(arrival) for arrival in gone) for gone in confirmed]
+        if len(confirmed) > 1:
+            for choice in ids:
+                self.explains.setdefault(choice, set()).add(str(one.key))
+        rows = [len(self.explains.get(choice, ())) for choice in ids]
+        known = next((place for place, choice in enumerate(ids) if choice <= self.lost), None)
+        if known is None and rows.count(max(rows)) == 1:
+            known = rows.index(max(rows))
+        best = confirmed[known or 0]
+        if known is not None:
+            self.lost |= ids[known]
+        facts: dict[str, object] = {"missing_events": [event_id(arrival) for arrival in best]}
+        doubt = ""
+        if len(confirmed) > 1:
+            others = [[event_id(arrival) for arrival in gone] for gone in confirmed if gone is not best]
+            facts |= {"or_one_of": others[:20], "ways": len(confirmed)}
+            told = "the values do not tell them apart" if known is None else "this one explains another row, too"
+            doubt = f" (as would {len(confirmed) - 1} other choice(s): {told})"
+        return Cause(
+            LOST,
+            f"The live run never {never}{listed([event_words(arrival) for arrival in best])}{why}: recomputed without,"
+            f" the window is exactly what it wrote{doubt}.",
+            facts,
+        )
 
     def counted_twice(self, _: Difference, bench: Bench, wanted: Values | None) -> Cause | None:
         """With one of its events counted twice the window is what the live run wrote."""
@@ -145,21 +196,6 @@ class Losses:
             seen.add(gone)
             if sieve.gives([place for place in range(len(members)) if place not in gone], wanted):
                 yield choice
-
-
-def _lost_cause(best: Sequence[Arrival], confirmed: Sequence[Sequence[Arrival]]) -> Cause:
-    facts: dict[str, object] = {"missing_events": [event_id(arrival) for arrival in best]}
-    doubt = ""
-    if len(confirmed) > 1:
-        facts["or_one_of"] = [[event_id(arrival) for arrival in gone] for gone in confirmed if gone is not best][:20]
-        facts["ways"] = len(confirmed)
-        doubt = f" (as would {len(confirmed) - 1} other choice(s): the values do not tell them apart)"
-    return Cause(
-        LOST,
-        f"The live run never counted {listed([event_words(arrival) for arrival in best])}: recomputed without, the"
-        f" window is exactly what it wrote{doubt}.",
-        facts,
-    )
 
 
 def _gaps(arrivals: Sequence[Arrival]) -> list[tuple[str, int, int, int]]:

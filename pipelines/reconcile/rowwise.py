@@ -39,12 +39,17 @@ def examined(scope: Scope, job: Job, rest: DataFrame, stops: Sequence[Stop]) -> 
     )
     rows = _differences(scope.shape, rest.orderBy(*scope.shape.keys[1:2], *scope.shape.keys).limit(EXAMINED))
     # what is missing can follow from events that other rows show to be lost
+    ordered = sorted(rows, key=lambda row: not row[1].copies)
     decided: dict[str, Cause] = {}
     until = time.monotonic() + _SECONDS
-    for row_id, one in sorted(rows, key=lambda row: not row[1].copies):
+    for row_id, one in ordered:
         if time.monotonic() > until:
             break
         decided[row_id] = examiner.cause(one)
+    # and which of several events one row lost, a later row may tell
+    for row_id, one in ordered:
+        if time.monotonic() < until and row_id in decided and examiner.losses.is_open(decided[row_id]):
+            decided[row_id] = examiner.cause(one)
     return decided
 
 
