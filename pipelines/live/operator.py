@@ -17,6 +17,7 @@ from pipelines.live.machine import Machine
 from pipelines.live.output import Output
 from pipelines.live.program import Program
 from pipelines.live.rows import LogOutOfOrder
+from pipelines.live.workers import trust_archives
 
 INPUT_TYPE = "key STRING, kind STRING, input STRING, file STRING, row_count INT, body BINARY"
 """A :class:`Message` of the job ``key``."""
@@ -35,6 +36,7 @@ class LiveOperator(StatefulProcessor):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        trust_archives()
         # the process in which Spark asks for the operator's state variables tells stderr of each of its steps
         main = sys.modules.get("__main__")
         if "transform_with_state_driver_worker" in str(getattr(main, "__spec__", None)):

@@ -17,6 +17,7 @@ from pipelines.core.model import Input
 from pipelines.live.intake import ROWS, pack
 from pipelines.live.operator import INPUT_TYPE
 from pipelines.live.program import Program
+from pipelines.live.workers import trust_archives
 
 FILE = "__file"
 _INSTANTS = (T.TimestampType, T.TimestampNTZType, T.DateType, T.StringType, T.NullType)
@@ -101,6 +102,7 @@ def _plain(frame: DataFrame, text: str) -> SparkColumn:
 
 def _packer(key: str, name: str) -> Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]:
     def packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        trust_archives()
         for batch in batches:
             table = pa.Table.from_batches([batch])
             for file in pc.unique(table[FILE]).to_pylist():
