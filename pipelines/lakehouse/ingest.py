@@ -24,7 +24,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from pipelines.core.errors import EnvironmentUnfit, UsageError, did_you_mean
 from pipelines.core.model import Input, Job
 from pipelines.core.time import format_instant
-from pipelines.lakehouse.compact import LAYOUT, compact
+from pipelines.lakehouse.compact import compact, file_layout
 from pipelines.lakehouse.log import Tails
 from pipelines.lakehouse.order import ArrivalOrder
 from pipelines.lakehouse.readers import Refused, read_file
@@ -242,7 +242,7 @@ class _Batch:
                 mode="append",
                 schema_mode="merge",
                 commit_properties=commit,
-                writer_properties=LAYOUT,
+                writer_properties=file_layout(self.rows.schema),
             )
             return
         name = f"arrivals/{self.part.name}"
@@ -253,7 +253,7 @@ class _Batch:
                 mode="error",
                 partition_by=["arrival_date"],
                 commit_properties=commit,
-                writer_properties=LAYOUT,
+                writer_properties=file_layout(self.rows.schema),
             )
         except DeltaError as error:
             if house.open(name) is None:

@@ -27,6 +27,10 @@ _SETTINGS = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.caseSensitive": "false",
+    # parts of a union that are one task each stay tasks of their own
+    "spark.sql.unionOutputPartitioning": "false",
+    # a range of arrivals is found by the row groups' bounds; their dictionaries would be unpacked in vain
+    "spark.hadoop.parquet.filter.dictionary.enabled": "false",
     # what a run wrote is a commit of its own, and tells so, also where nothing took the place of nothing
     "spark.databricks.delta.skipRecordingEmptyCommits": "false",
     "spark.ui.enabled": "false",

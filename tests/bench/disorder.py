@@ -16,8 +16,8 @@ from pipelines.lakehouse.schema import TIMESTAMP
 
 CHUNK = 1_000_000
 START_US = parse_instant("2026-01-01T00:00:00Z")
-EVENTS_A_DAY = 1_000_000
-FORMAT = 2
+EVENTS_A_DAY = 20_000_000 // 3
+FORMAT = 4
 """Part of the cache key: raised when the same model would give another log, or other files."""
 
 Ints = npt.NDArray[np.int64]
@@ -34,26 +34,27 @@ class Disorder:
     - early: its clock is ``early_from + Exponential(10 min)`` ahead of its arrival;
     - ahead: its clock is ahead by up to ``ahead_to``, uniformly: in tolerance, and it lifts the watermark.
 
-    Keys are Zipf: ``P(k) ~ 1 / (k + 1) ** zipf``, input partitions are uniform and independent of keys. With ``skew``
-    that share of all events goes to partition 0 and key 0 instead.
+    Devices are Zipf: ``P(k) ~ 1 / (k + 1) ** zipf``, each at the site ``k mod sites``; input partitions are uniform
+    and independent of them. With ``skew`` that share of all events goes to partition 0 and device 0 instead.
     """
 
     events: int
     days: float
     seed: int = 20260101
-    partitions: int = 32
-    keys: int = 125
+    partitions: int = 4
+    devices: int = 1_000
+    sites: int = 100
     zipf: float = 0.5
     far_share: float = 0.02
     late_share: float = 0.01
     early_share: float = 0.005
     ahead_share: float = 0.002
-    regular_mean_us: int = 2 * SECOND
+    regular_mean_us: int = 1 * SECOND
     far_from_us: int = 5 * SECOND
     far_to_us: int = 5 * MINUTE
     late_from_us: int = 5 * MINUTE
     early_from_us: int = 5 * MINUTE
-    ahead_to_us: int = 10 * SECOND
+    ahead_to_us: int = 2 * SECOND
     skew: float = 0.0
 
     @property
@@ -76,7 +77,8 @@ class Chunk:
     partition: Ints
     sequence: Ints
     event_us: Ints
-    key: Ints
+    device: Ints
+    site: Ints
     reading: npt.NDArray[np.float64]
     octets: Ints
     sort_of_event: Ints
@@ -88,7 +90,7 @@ def chunks(model: Disorder, size: int = CHUNK) -> Iterator[Chunk]:
     gap_us = model.days * DAY / model.events
     at_us = float(START_US)
     next_sequence = np.zeros(model.partitions, dtype=np.int64)
-    weights = 1 / np.arange(1, model.keys + 1) ** model.zipf
+    weights = 1 / np.arange(1, model.devices + 1) ** model.zipf
     cumulative = np.cumsum(weights / weights.sum())
     for begin in range(0, model.events, size):
         count = min(size, model.events - begin)
@@ -96,16 +98,17 @@ def chunks(model: Disorder, size: int = CHUNK) -> Iterator[Chunk]:
         at_us = float(exact_us[-1])
         arrival_us = exact_us.astype(np.int64)
         partition = rng.integers(0, model.partitions, count)
-        key = np.searchsorted(cumulative, rng.random(count), side="right").clip(max=model.keys - 1)
+        device = np.searchsorted(cumulative, rng.random(count), side="right").clip(max=model.devices - 1)
         skewed = rng.random(count) < model.skew
-        partition[skewed], key[skewed] = 0, 0
+        partition[skewed], device[skewed] = 0, 0
         sort_of_event, delay_us = _delays(model, rng, count)
         yield Chunk(
             arrival_us=arrival_us,
             partition=partition,
             sequence=_sequences(partition, next_sequence),
             event_us=arrival_us - delay_us,
-            key=key.astype(np.int64),
+            device=device.astype(np.int64),
+            site=device.astype(np.int64) % model.sites,
             reading=rng.gamma(2.0, 10.0, count),
             octets=rng.integers(0, 1 << 40, count),
             sort_of_event=sort_of_event,
@@ -151,7 +154,8 @@ def as_table(chunk: Chunk, schema: pa.Schema) -> pa.Table:
         "cause": pa.nulls(count, pa.string()),
         "batch_id": pa.repeat("bench", count),
         "at": pa.array(chunk.event_us).cast(TIMESTAMP),
-        "device": pa.array(chunk.key.astype(np.int32)),
+        "site": pa.array(chunk.site.astype(np.int32)),
+        "device": pa.array(chunk.device.astype(np.int32)),
         "reading": pa.array(chunk.reading),
         "octets": pa.array(chunk.octets),
         "arrival_date": pa.array((chunk.arrival_us // DAY).astype(np.int32)).cast(pa.date32()),

@@ -89,7 +89,7 @@ def real_log(stage: Stage, *, engines: Sequence[Engine]) -> Group:
 
 
 def _all(site: Site, live: Site, question: Question, engines: Sequence[Engine]) -> tuple[Contender, ...]:
-    over = replace(question, over=True)
+    over = replace(question, over=question.substream)
     return (
         plain(site, question),
         textbook(site, question),
@@ -171,12 +171,12 @@ def _lateness(stage: Stage, events: int) -> Group:
 def _keys(stage: Stage, events: int) -> Group:
     points = []
     for keys in (10, 1_000, 100_000):
-        site = stage.generated(replace(of_size(events), keys=keys))
+        site = stage.generated(replace(of_size(events), devices=keys, sites=keys))
         over = ToNowhere(
             "over",
             "Tailrace, each key a timeline",
             site,
-            replace(READINGS, over=True),
+            replace(READINGS, over=READINGS.substream),
             frames=contenders.tailrace,
         )
         points.append((f"{keys:,}", [*_three(site, READINGS), over]))

@@ -15,7 +15,7 @@ from deltalake import CommitProperties, write_deltalake
 
 from bench.disorder import Disorder, as_table, chunks
 from bench.questions import DEPARTURES, READINGS
-from pipelines.lakehouse.compact import LAYOUT
+from pipelines.lakehouse.compact import file_layout
 from pipelines.lakehouse.ingest import ingest
 from pipelines.lakehouse.layout import arrivals_table
 from pipelines.lakehouse.root import Lakehouse
@@ -53,13 +53,13 @@ def generated(model: Disorder, cache: Path) -> Log:
         return log
     shutil.rmtree(folder, ignore_errors=True)
     schema = arrivals_schema(READINGS.job().input(READINGS.input))
-    batches = (batch for chunk in chunks(model) for batch in as_table(chunk, schema).to_batches(max_chunksize=65_536))
+    batches = (batch for chunk in chunks(model) for batch in as_table(chunk, schema).to_batches())
     write_deltalake(
         log.uri,
         pa.RecordBatchReader.from_batches(schema, batches),
         mode="error",
         partition_by=["arrival_date"],
-        writer_properties=LAYOUT,
+        writer_properties=file_layout(schema),
         commit_properties=CommitProperties(custom_metadata={"tailrace": "ingest", "batch_id": "bench"}),
     )
     done.write_text(json.dumps(asdict(model), indent=2) + "\n")

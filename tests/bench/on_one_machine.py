@@ -114,7 +114,7 @@ def _sql(question: Question) -> str:
     aggregates = "" if question.measured is None else ", sum(measured) AS total, avg(measured) AS mean"
     return f"""
 WITH events AS (
-    SELECT input_partition, sequence, {keys}{measured},
+    SELECT input_partition, sequence, {_names(question.named)}{measured},
         epoch_us("{question.at}") AS at_us, epoch_us(arrival_time) AS arrival_us
     FROM read_parquet($files) WHERE kind = 'event'
 ), timed AS (
@@ -166,7 +166,7 @@ def _polars() -> Callable[[Sequence[str], Question], pa.Table]:
             .select(
                 "input_partition",
                 "sequence",
-                *question.keys,
+                *question.named,
                 *measured,
                 time_us.alias("time_us"),
                 floor_us.alias("floor_us"),

@@ -51,7 +51,7 @@ def _judged(log: DataFrame, question: Question) -> DataFrame:
     timed = log.select(
         "input_partition",
         "sequence",
-        *question.keys,
+        *question.named,
         *([] if question.measured is None else [question.measured]),
         early.alias("early"),
         (~early & (at_us < floor_us)).alias("late"),

@@ -97,9 +97,10 @@ def _model(figures: Figures) -> str:
 
     lines = [
         f"{figures['model']['events_a_day']:,} events a day as a Poisson process, seed {model['seed']};"
-        f" {model['partitions']} input partitions, uniform; {model['keys']} keys, the k-th with a share"
-        f" proportional to 1 / k^{model['zipf']:g}, so {model['partitions'] * model['keys']:,} timelines where each key"
-        " is one. Each event is of one sort, drawn independently of all else:",
+        f" {model['partitions']} input partitions, uniform; {model['devices']:,} devices at {model['sites']} sites, the"
+        f" k-th with a share proportional to 1 / k^{model['zipf']:g}, so"
+        f" {model['partitions'] * model['devices']:,} timelines where each device is one. Each event is of one sort,"
+        " drawn independently of all else:",
         "",
         "| sort | share | it happened |",
         "|---|---:|---|",

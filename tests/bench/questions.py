@@ -14,20 +14,21 @@ class Question:
     """Windows ``(end - window, end]`` of profile stream_analytics with action adjust, per key.
 
     The result's columns are ``window_end``, the keys, ``n`` and, unless ``measured`` is None, its sum ``total`` and
-    its average ``mean``. ``over``: the keys are the job's ``over``, so that each key is a timeline of its own inside
-    its input partition.
+    its average ``mean``. ``over`` is the job's: with ``device`` each device is a timeline of its own inside its input
+    partition; ``substream`` is what it is where each key is to be one.
     """
 
     input: str
     columns: str
     at: str
     keys: tuple[str, ...]
+    substream: tuple[str, ...]
     measured: str | None
     early_us: int
     late_us: int
     out_of_order_us: int
     window_us: int
-    over: bool = False
+    over: tuple[str, ...] = ()
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -37,7 +38,12 @@ class Question:
     @property
     def timeline(self) -> tuple[str, ...]:
         """The columns that the events of one timeline share."""
-        return ("input_partition", *(self.keys if self.over else ()))
+        return ("input_partition", *self.over)
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Every payload column that groups or separates events, once."""
+        return tuple(dict.fromkeys((*self.keys, *self.over)))
 
     def job(self) -> Job:
         """The job file of the question, as a person would write it."""
@@ -53,7 +59,7 @@ inputs:
   {self.input}:
     columns: "{self.columns}"
     timestamp_by: {self.at}
-    over: [{keys if self.over else ""}]
+    over: [{", ".join(self.over)}]
 ordering:
   early_arrival: {format_duration(self.early_us)}
   late_arrival: {format_duration(self.late_us)}
@@ -70,9 +76,10 @@ query:
 
 READINGS = Question(
     input="readings",
-    columns="at TIMESTAMP, device INT, reading DOUBLE, octets BIGINT",
+    columns="at TIMESTAMP, site INT, device INT, reading DOUBLE, octets BIGINT",
     at="at",
-    keys=("device",),
+    keys=("site",),
+    substream=("device",),
     measured="reading",
     early_us=5 * MINUTE,
     late_us=5 * MINUTE,
@@ -89,6 +96,7 @@ DEPARTURES = Question(
     ),
     at="scheduled",
     keys=("origin", "carrier"),
+    substream=("origin", "carrier"),
     measured="delay_minutes",
     early_us=5 * MINUTE,
     late_us=20 * MINUTE,
