@@ -8,169 +8,152 @@ is not below that minus the out-of-order tolerance is in order, whatever its tim
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipelines.batch.columns import ARRIVAL_US, SEQUENCE, TIME_US
-from pipelines.core.time import HOUR, MINUTE
+from pipelines.batch.columns import ARRIVAL_US, PARTITION, SEQUENCE, TIME_US
+from pipelines.core.time import MINUTE
 
-BUCKET = "__bucket"
-ROWS = "__rows"
-IN_RANGE = "__in_range"
-LEAST_SEQUENCE = "__least_sequence"
-GREATEST_SEQUENCE = "__greatest_sequence"
-LEAST_TIME_US = "__least_time_us"
-GREATEST_TIME_US = "__greatest_time_us"
-LEAST_ARRIVAL_US = "__least_arrival_us"
-GREATEST_ARRIVAL_US = "__greatest_arrival_us"
-_LEAD_US = "__lead_us"
+WIDTH_US = 15 * MINUTE
+"""Of a bucket."""
+MOST_FACTS = 500_000
+"""More would not fit the driver's memory with ease."""
 
-_COARSE_US = HOUR
-_FINE_US = 15 * MINUTE
 _MOST_BUCKETS = 20_000
 _NOTHING_US = -(2**62)
 """Below every time that is, and still a number after an arrival is added."""
 
 
-@dataclass(frozen=True)
-class _Bucket:
-    index: int
+class Fact(NamedTuple):
+    """Of the events of one partition and bucket of arrival, and one cell where cells were asked for."""
+
+    partition: int
+    bucket: int
+    cell_us: int | None
     rows: int
     in_range: int
     least_sequence: int
     greatest_sequence: int
+    least_arrival_us: int
     least_time_us: int | None
     greatest_time_us: int | None
-    greatest_arrival_us: int
     lead_us: int | None
+
+    @property
+    def arrival_us(self) -> int:
+        """Where its bucket begins."""
+        return self.bucket * WIDTH_US
 
 
 @dataclass(frozen=True)
 class Facts:
-    """``table``: one row per timeline, bucket and whatever else was grouped by; ``buckets``: what they say together.
+    """All facts of a log that has events."""
 
-    Rows of ``table`` lie with the executors until the DataFrame is forgotten, so using it again reads no log.
-    """
+    each: tuple[Fact, ...]
 
-    table: DataFrame
-    table_rows: int
-    width_us: int
-    buckets: tuple[_Bucket, ...]
-
-    @property
+    @cached_property
     def rows(self) -> int:
         """Events of the log."""
-        return sum(bucket.rows for bucket in self.buckets)
+        return sum(fact.rows for fact in self.each)
 
-    @property
+    @cached_property
     def rows_in_range(self) -> int:
         """Events of the log whose arrival lies in the output range."""
-        return sum(bucket.in_range for bucket in self.buckets)
+        return sum(fact.in_range for fact in self.each)
 
-    @property
+    @cached_property
+    def partitions(self) -> list[int]:
+        """The partitions that were heard, rising."""
+        return sorted({fact.partition for fact in self.each})
+
+    @cached_property
     def sequences(self) -> tuple[int, int]:
         """The least and the greatest sequence number."""
-        least = min(bucket.least_sequence for bucket in self.buckets)
-        return least, max(bucket.greatest_sequence for bucket in self.buckets)
+        return min(fact.least_sequence for fact in self.each), max(fact.greatest_sequence for fact in self.each)
 
-    @property
+    @cached_property
     def times_us(self) -> tuple[int, int] | None:
         """The least and the greatest time; None if no event has one."""
-        least = [bucket.least_time_us for bucket in self.buckets if bucket.least_time_us is not None]
-        greatest = [bucket.greatest_time_us for bucket in self.buckets if bucket.greatest_time_us is not None]
+        least = [fact.least_time_us for fact in self.each if fact.least_time_us is not None]
+        greatest = [fact.greatest_time_us for fact in self.each if fact.greatest_time_us is not None]
         return (min(least), max(greatest)) if least else None
 
-    @property
-    def first_arrival_us(self) -> int:
-        """The first arrival of an event, or somewhat before."""
-        return min(bucket.index for bucket in self.buckets) * self.width_us
+    @cached_property
+    def lead_us(self) -> int:
+        """By how much an event's time was ahead of its arrival at most; negative: all were behind."""
+        return max((fact.lead_us for fact in self.each if fact.lead_us is not None), default=0)
 
-    @property
-    def last_arrival_us(self) -> int:
-        """The last arrival of an event."""
-        return max(bucket.greatest_arrival_us for bucket in self.buckets)
+    @cached_property
+    def end_us(self) -> int:
+        """Where the last bucket ends: no event arrives later."""
+        return (max(fact.bucket for fact in self.each) + 1) * WIDTH_US
+
+    @cached_property
+    def rows_by_bucket(self) -> Mapping[int, int]:
+        """How many events arrive in each bucket that has some, rising."""
+        found: dict[int, int] = {}
+        for fact in self.each:
+            found[fact.bucket] = found.get(fact.bucket, 0) + fact.rows
+        return dict(sorted(found.items()))
 
     def highest_at(self, arrival_us: Column, carried_us: int | None) -> Column:
         """BIGINT: no timeline has seen more when an event arrives at ``arrival_us``, nor did one bring more than
         ``carried_us`` into the log."""
-        width_us, first, leads, earlier = self._bounds(_NOTHING_US if carried_us is None else carried_us)
-        index = (_div(arrival_us, width_us) - F.lit(first)).cast("int")
+        first, leads, greatest = self._bounds
+        earlier = list(accumulate(greatest, max, initial=_NOTHING_US if carried_us is None else carried_us))[:-1]
+        index = (_div(arrival_us, WIDTH_US * self._coarser) - F.lit(first)).cast("int")
         return F.greatest(arrival_us + F.get(_literals(leads), index), F.get(_literals(earlier), index))
 
-    def _bounds(self, carried_us: int) -> tuple[int, int, list[int], list[int]]:
-        """Width and first of coarser buckets if there are many, and X and P of each."""
-        merged = self._merged
-        first, last = min(merged), max(merged)
-        leads, earlier, so_far = [], [], carried_us
-        for index in range(first, last + 1):
-            lead_us, greatest_us = merged.get(index, (_NOTHING_US, _NOTHING_US))
-            leads.append(lead_us)
-            earlier.append(so_far)
-            so_far = max(so_far, greatest_us)
-        return self.width_us * self._coarser, first, leads, earlier
+    @cached_property
+    def _bounds(self) -> tuple[int, list[int], list[int]]:
+        """The first of coarser buckets if there are many, and of each its greatest lead and time."""
+        first = min(fact.bucket for fact in self.each) // self._coarser
+        last = max(fact.bucket for fact in self.each) // self._coarser
+        leads, greatest = [_NOTHING_US] * (last - first + 1), [_NOTHING_US] * (last - first + 1)
+        for fact in self.each:
+            if fact.lead_us is not None and fact.greatest_time_us is not None:
+                index = fact.bucket // self._coarser - first
+                leads[index] = max(leads[index], fact.lead_us)
+                greatest[index] = max(greatest[index], fact.greatest_time_us)
+        return first, leads, greatest
 
     @cached_property
     def _coarser(self) -> int:
-        indexes = [bucket.index for bucket in self.buckets]
-        return max(1, -(-(max(indexes) - min(indexes) + 1) // _MOST_BUCKETS))
-
-    @cached_property
-    def _merged(self) -> dict[int, tuple[int, int]]:
-        merged: dict[int, tuple[int, int]] = {}
-        for bucket in self.buckets:
-            index = bucket.index // self._coarser
-            lead_us, greatest_us = merged.get(index, (_NOTHING_US, _NOTHING_US))
-            if bucket.lead_us is not None and bucket.greatest_time_us is not None:
-                lead_us, greatest_us = max(lead_us, bucket.lead_us), max(greatest_us, bucket.greatest_time_us)
-            merged[index] = lead_us, greatest_us
-        return merged
+        buckets = [fact.bucket for fact in self.each]
+        return max(1, -(-(max(buckets) - min(buckets) + 1) // _MOST_BUCKETS))
 
 
-def facts(timed: DataFrame, timeline: Sequence[str], in_range: Column, further: Sequence[Column] = ()) -> Facts | None:
-    """One pass over ``timed``, now: events with ARRIVAL_US, SEQUENCE, TIME_US; None if there are none.
+def facts(timed: DataFrame, in_range: Column, cell: Column | None = None) -> Facts | None:
+    """One pass over ``timed``, now: events with PARTITION, ARRIVAL_US, SEQUENCE, TIME_US.
 
-    ``timeline`` names columns; more of them make more rows, so buckets are coarser then. ``further`` columns are
-    grouped by as well. ``in_range`` tells the events of the output range.
+    None if there are no events, or more than :data:`MOST_FACTS` facts. ``in_range`` tells the events of the output
+    range; ``cell`` is grouped by as well.
     """
-    width_us = _FINE_US if len(timeline) == 1 else _COARSE_US
-    bucket = _div(F.col(ARRIVAL_US), width_us).alias(BUCKET)
-    table = (
-        timed.groupBy(*timeline, bucket, *further)
-        .agg(
-            F.count(F.lit(1)).alias(ROWS),
-            F.count(F.when(in_range, F.lit(1))).alias(IN_RANGE),
-            F.min(SEQUENCE).alias(LEAST_SEQUENCE),
-            F.max(SEQUENCE).alias(GREATEST_SEQUENCE),
-            F.min(TIME_US).alias(LEAST_TIME_US),
-            F.max(TIME_US).alias(GREATEST_TIME_US),
-            F.min(ARRIVAL_US).alias(LEAST_ARRIVAL_US),
-            F.max(ARRIVAL_US).alias(GREATEST_ARRIVAL_US),
-            F.max(F.col(TIME_US) - F.col(ARRIVAL_US)).alias(_LEAD_US),
-        )
-        .localCheckpoint(eager=True)
-    )
+    cells = F.lit(None).cast("bigint") if cell is None else cell
     found = (
-        table.groupBy(BUCKET)
+        timed.groupBy(PARTITION, _div(F.col(ARRIVAL_US), WIDTH_US).alias("bucket"), cells.alias("cell_us"))
         .agg(
-            F.sum(ROWS),
-            F.sum(IN_RANGE),
-            F.min(LEAST_SEQUENCE),
-            F.max(GREATEST_SEQUENCE),
-            F.min(LEAST_TIME_US),
-            F.max(GREATEST_TIME_US),
-            F.max(GREATEST_ARRIVAL_US),
-            F.max(_LEAD_US),
             F.count(F.lit(1)),
+            F.count(F.when(in_range, F.lit(1))),
+            F.min(SEQUENCE),
+            F.max(SEQUENCE),
+            F.min(ARRIVAL_US),
+            F.min(TIME_US),
+            F.max(TIME_US),
+            F.max(F.col(TIME_US) - F.col(ARRIVAL_US)),
         )
+        .limit(MOST_FACTS + 1)
         .collect()
     )
-    if not found:
+    if not 0 < len(found) <= MOST_FACTS:
         return None
-    return Facts(table, sum(row[-1] for row in found), width_us, tuple(_Bucket(*row[:-1]) for row in found))
+    return Facts(tuple(Fact(*row) for row in found))
 
 
 def _div(instant_us: Column, width_us: int) -> Column:

@@ -28,6 +28,7 @@ from pipelines.batch.columns import (
     ARRIVAL_US,
     EVENT_US,
     HOLD_US,
+    INPUT,
     IS_PUNCTUATION,
     KEY_VALID,
     LIFETIME_END_US,
@@ -46,7 +47,13 @@ from pipelines.batch.columns import (
     within,
 )
 from pipelines.batch.decided import Decided
-from pipelines.batch.first_passage import CELL, cell, fits, with_cell_in_force
+from pipelines.batch.first_passage import (
+    OWN_US,
+    Cells,
+    steps,
+    with_cell_in_force,
+    with_cell_of_timeline,
+)
 from pipelines.batch.hold import with_hold
 from pipelines.batch.joins import joined
 from pipelines.batch.logs import Log
@@ -59,6 +66,8 @@ from pipelines.core.carry import Carries, Carry
 from pipelines.core.methods import SORTED, Method, cell_of, origin_of
 from pipelines.core.model import EVERYTHING, Input, Job, OutputRange, StreamAnalyticsOrdering
 
+_ASKED = (PARTITION, SEQUENCE, ARRIVAL_US, EVENT_US, KEY_VALID, TIME_US)
+"""What a verdict is made of."""
 _LATE = "__late"
 _OUT_OF_ORDER = "__out_of_order"
 _REFUSAL = "__refusal"
@@ -69,20 +78,24 @@ class _Ordered:
     """One input, decided.
 
     ``judged`` has the verdict columns and the payload of every event; or, where there are ``settled`` ones, of those
-    whose watermark had to be known: the settled simply count at their own time, SYSTEM_US. ``events`` of the input
-    arrived in the output range, counted where not all of them are judged. ``heard`` is every row, with TIME_US.
-    ``shared`` is what both verdicts and windows come from, where it is costly.
+    whose watermark had to be known: the settled simply count at their own time, SYSTEM_US. Or the events that count
+    stand ``in_cells``, and ``judged`` has the verdict columns alone. ``events`` of the input arrived in the output
+    range, counted where not all of them are judged. ``heard`` is every row, with TIME_US. ``shared`` is what both
+    verdicts and windows come from, where it is costly.
     """
 
     judged: DataFrame
     heard: DataFrame
     settled: DataFrame | None = None
+    in_cells: DataFrame | None = None
     events: int | None = None
     shared: DataFrame | None = None
 
     @property
     def counting(self) -> DataFrame:
         """The events that count, with SYSTEM_US, ARRIVAL_ORDER and the payload at least."""
+        if self.in_cells is not None:
+            return self.in_cells
         judged = self.judged.filter(F.col(SYSTEM_US).isNotNull())
         if self.settled is None:
             return judged
@@ -115,11 +128,11 @@ def members(job: Job, logs: Mapping[str, Log], carry: Carries | None = None, met
     the cell of a grid where no more is asked."""
     carries = carry or {}
     few = replace(job, keep_verdicts="exceptions")
-    exactly = replace(method, verdicts="packed" if method.windows == "first_passage" else method.windows)
+    exactly = Method("packed" if method.windows == "first_passage" else method.windows, "packed", method.reason)
     counting: dict[str, DataFrame] = {}
     ordered: dict[str, _Ordered] = {}
     for name in _names(job):
-        cells = _in_cells(job, logs[name], carries.get(name)) if method.windows == "first_passage" else None
+        cells = _alone_in_cells(job, logs[name], carries.get(name), method)
         if cells is None:
             ordered[name] = _ordered(few, logs[name], EVERYTHING, carries.get(name), exactly)
         counting[name] = ordered[name].counting if cells is None else cells
@@ -163,7 +176,7 @@ def _ordered(job: Job, log: Log, output: OutputRange, carry: Carry | None, metho
     policy = _policy(job, log.source)
     heard = _timed(log.rows(), policy)
     if method.verdicts == "packed":
-        packed = _packed(job, log, heard, output, carry, policy)
+        packed = _packed(job, log, heard, output, carry, policy, cells=_cells(job, carry, method))
         if packed is not None:
             return packed
     scanned = prefix_max(_events(heard), _timeline(log.source), (SEQUENCE,), TIME_US, MAX_BEFORE_US)
@@ -177,27 +190,40 @@ def _packed(
     output: OutputRange,
     carry: Carry | None,
     policy: StreamAnalyticsOrdering,
+    cells: Cells | None,
 ) -> _Ordered | None:
     """Only events below a bound of the watermark are asked for it; None where the log cannot be packed."""
     timed, timeline = _events(heard), _timeline(log.source)
-    known = facts(timed, timeline, within(ARRIVAL_US, output))
-    pack = None if known is None else packing(known, timeline)
+    in_range = within(ARRIVAL_US, output)
+    known = None if cells is None else facts(timed, in_range, _reached(cells, policy))
+    if known is None:
+        # there may be many more cells than buckets
+        cells, known = None, facts(timed, in_range)
+    pack = None if known is None else packing(known, timed, timeline)
     if known is None or pack is None:
         return None
-    settled = F.lit(False) if job.keep_verdicts == "all" else _is_settled(known, carry, policy)
+    everything = job.keep_verdicts == "all"
+    settled = F.lit(False) if everything else _is_settled(known, carry, policy)
+    in_cells = None if cells is None else _in_cells(log, timed, known, cells, policy)
+    wanted = timed.columns if in_cells is None else [*_ASKED, *log.source.over]
     scanned = with_max_before(
-        lambda from_us, to_us: _events(_timed(log.between(from_us, to_us), policy)),
-        known,
+        lambda from_us, to_us: _events(_timed(log.between(from_us, to_us), policy)).select(*map(quoted, wanted)),
         timeline,
         pack,
         ~settled,
-        timed.sparkSession.sparkContext.defaultParallelism,
     )
-    judged = _judged(_with_carry(scanned, log.source, carry), policy)
-    if job.keep_verdicts == "all":
-        return _Ordered(judged, heard, shared=judged)
+    scanned = _with_carry(scanned, log.source, carry)
+    events = None if everything else known.rows_in_range
+    if in_cells is not None:
+        asked = (scanned if everything else scanned.filter(_is_exception(policy))).withColumn(
+            INPUT, F.lit(log.source.name)
+        )
+        return _Ordered(_judged(asked, policy), heard, None, in_cells, events, asked)
+    judged = _judged(scanned, policy)
+    if everything:
+        return _Ordered(judged, heard, shared=scanned)
     simply = timed.filter(settled).withColumn(SYSTEM_US, F.col(TIME_US))
-    return _Ordered(judged, heard, simply, known.rows_in_range, judged)
+    return _Ordered(judged, heard, simply, None, events, scanned)
 
 
 def _is_settled(known: Facts, carry: Carry | None, policy: StreamAnalyticsOrdering) -> Column:
@@ -224,21 +250,49 @@ def _with_carry(scanned: DataFrame, source: Input, carry: Carry | None) -> DataF
     return joined_seen.drop(CARRY_US, *before.values())
 
 
-def _in_cells(job: Job, log: Log, carry: Carry | None) -> DataFrame | None:
+def _cells(job: Job, carry: Carry | None, method: Method) -> Cells | None:
+    """The cells in which knowing where an event counts is enough for the query's windows; None if it is not."""
+    width_us = cell_of(job)
+    if width_us is None or method.windows != "first_passage" or _carried_us(carry) is not None:
+        return None
+    return Cells(width_us, origin_of(job))
+
+
+def _reached(cells: Cells, policy: StreamAnalyticsOrdering) -> Column:
+    """The cell that an event takes the watermark to."""
+    return cells.at(F.col(TIME_US) - policy.out_of_order_us)
+
+
+def _alone_in_cells(job: Job, log: Log, carry: Carry | None, method: Method) -> DataFrame | None:
     """The events that count, with a SYSTEM_US that is right to the cell; None where that is not enough or too much."""
-    cell_us = cell_of(job)
-    if cell_us is None or _carried_us(carry) is not None:
+    cells = _cells(job, carry, method)
+    if cells is None:
         return None
     if log.source.timestamp_by is None:
         return _at_arrival(_events(log.rows()))
-    policy, origin_us = _policy(job, log.source), origin_of(job)
+    policy = _policy(job, log.source)
     timed = _events(_timed(log.rows(), policy))
-    reached = cell(F.col(TIME_US) - policy.out_of_order_us, cell_us, origin_us).alias(CELL)
-    known = facts(timed, (PARTITION,), F.lit(True), (reached,))
-    if known is None or not fits(known, cell_us):
+    known = facts(timed, F.lit(True), _reached(cells, policy))
+    return None if known is None else _in_cells(log, timed, known, cells, policy)
+
+
+def _in_cells(
+    log: Log, timed: DataFrame, known: Facts, cells: Cells, policy: StreamAnalyticsOrdering
+) -> DataFrame | None:
+    """As :func:`_alone_in_cells`, of an input with an event time, from facts by cell."""
+    found = steps(timed.sparkSession, known, cells)
+    if found is None:
         return None
+    tolerance_us = policy.out_of_order_us
     highest_us = known.highest_at(F.col(ARRIVAL_US), None)
-    return with_cell_in_force(timed, known, cell_us, origin_us, policy.out_of_order_us, highest_us)
+    rows = with_cell_in_force(timed, found, cells, highest_us - tolerance_us)
+    if not log.source.over:
+        return rows
+    assert policy.late_arrival_us is not None, "cell_of asks for it"
+    asking = rows.filter(F.col(SYSTEM_US) > F.col(OWN_US))
+    # its time is no earlier than its arrival minus the tolerance, theirs no later than their arrival plus the lead
+    reach_us = max(0, policy.late_arrival_us - tolerance_us + known.lead_us)
+    return with_cell_of_timeline(rows, asking, timed, _timeline(log.source), cells, tolerance_us, reach_us)
 
 
 def _timeline(source: Input) -> tuple[str, ...]:
@@ -276,10 +330,7 @@ def _timed(rows: DataFrame, policy: StreamAnalyticsOrdering) -> DataFrame:
 
 def _judged(scanned: DataFrame, policy: StreamAnalyticsOrdering) -> DataFrame:
     """Events with TIME_US and MAX_BEFORE_US to events with VERDICT .. MISSED_US."""
-    floor = _floor(policy)
-    # greatest passes over the null of a timeline that has had no event yet
-    highest = F.col(MAX_BEFORE_US) if floor is None else F.greatest(F.col(MAX_BEFORE_US), floor)
-    tested = scanned.withColumn(WATERMARK_US, F.when(_is_valid(), highest - policy.out_of_order_us)).withColumns(
+    tested = scanned.withColumn(WATERMARK_US, F.when(_is_valid(), _watermark(policy))).withColumns(
         {
             _LATE: F.coalesce(F.col(EVENT_US) < F.col(TIME_US), F.lit(False)),
             _OUT_OF_ORDER: F.coalesce(F.col(TIME_US) < F.col(WATERMARK_US), F.lit(False)),
@@ -301,6 +352,20 @@ def _is_early(policy: StreamAnalyticsOrdering) -> Column:
 def _floor(policy: StreamAnalyticsOrdering) -> Column | None:
     """The least time at which an event may count; None if there is none."""
     return None if policy.late_arrival_us is None else F.col(ARRIVAL_US) - policy.late_arrival_us
+
+
+def _watermark(policy: StreamAnalyticsOrdering) -> Column:
+    """In force when the event arrived, from MAX_BEFORE_US; null where nothing set one yet."""
+    floor = _floor(policy)
+    # greatest passes over the null of a timeline that has had no event yet
+    highest = F.col(MAX_BEFORE_US) if floor is None else F.greatest(F.col(MAX_BEFORE_US), floor)
+    return highest - policy.out_of_order_us
+
+
+def _is_exception(policy: StreamAnalyticsOrdering) -> Column:
+    """Whether an event with MAX_BEFORE_US does not simply count at its own time; never null."""
+    in_order = F.coalesce(F.col(TIME_US) >= _watermark(policy), F.lit(True))
+    return ~F.coalesce((F.col(EVENT_US) == F.col(TIME_US)) & in_order, F.lit(False))
 
 
 def _refusal(policy: StreamAnalyticsOrdering) -> Column:

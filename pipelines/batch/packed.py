@@ -8,16 +8,18 @@ anew where a timeline begins. What earlier lanes saw comes from a table that was
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from pipelines.batch.bounds import BUCKET, GREATEST_TIME_US, Facts
-from pipelines.batch.columns import MAX_BEFORE_US, PARTITION, SEQUENCE, TIME_US
+from pipelines.batch.bounds import WIDTH_US, Facts
+from pipelines.batch.columns import ARRIVAL_US, MAX_BEFORE_US, PARTITION, SEQUENCE, TIME_US
+from pipelines.batch.local_rows import local_frame
 
 Between = Callable[[int | None, int | None], DataFrame]
 """The events that arrived in ``[from, to)``, with PARTITION, SEQUENCE, TIME_US and what else is wanted of them."""
@@ -40,69 +42,89 @@ _PLAIN_PARTITIONS = 1 << 12
 
 @dataclass(frozen=True)
 class Packing:
-    """How timelines, places and times fit into one integer: ``rank << shift | (value - least)``.
+    """How timelines, places and times fit into one integer: ``rank << shift | (value - least)``; and the lanes.
 
-    ``ranks`` numbers the timelines; None: the partition is its own number.
+    ``ranks`` numbers the timelines; None: the partition is its own number. A lane begins at each of ``cuts``;
+    ``seen`` says the greatest time (_CARRIED_US) that each timeline had in each lane, in rows of the timeline's
+    columns and _LANE.
     """
 
     shift: int
     least_sequence: int
     least_time_us: int
     ranks: DataFrame | None
+    cuts: tuple[int, ...]
+    seen: DataFrame
 
 
-def packing(facts: Facts, timeline: Sequence[str]) -> Packing | None:
-    """None if the integers are too wide: sequence numbers all over 63 bits, or times far apart."""
+def packing(facts: Facts, timed: DataFrame, timeline: Sequence[str]) -> Packing | None:
+    """None if the integers are too wide: sequence numbers all over 63 bits, or times far apart.
+
+    Where a timeline is a part of a partition this passes over ``timed`` once.
+    """
     times_us = facts.times_us or (0, 0)
     least, greatest = facts.sequences
     shift = max((greatest - least).bit_length(), (times_us[1] - times_us[0]).bit_length())
-    ranks, count = _ranks(facts, timeline)
+    cuts = _cuts(facts, timed.sparkSession.sparkContext.defaultParallelism)
+    if tuple(timeline) == (PARTITION,):
+        count, ranks = _ranks_of_partitions(timed.sparkSession, facts)
+        seen = _seen_by_partitions(timed.sparkSession, facts, cuts)
+    else:
+        lane = sum((F.when(F.col(ARRIVAL_US) >= cut, 1).otherwise(0) for cut in cuts), F.lit(0))
+        by_lane = timed.groupBy(*timeline, lane.alias(_LANE)).agg(F.max(TIME_US).alias(_CARRIED_US))
+        seen = by_lane.localCheckpoint(eager=True)
+        # one task numbers them without gaps; kept, because another time it might number them otherwise
+        numbered = seen.select(*timeline).distinct().coalesce(1).withColumn(_RANK, F.monotonically_increasing_id())
+        ranks = numbered.localCheckpoint(eager=True)
+        count = ranks.count()
     if shift + max(1, count - 1).bit_length() > _BITS:
         return None
-    return Packing(shift, least, times_us[0], ranks)
+    return Packing(shift, least, times_us[0], ranks, cuts, seen)
 
 
-def _ranks(facts: Facts, timeline: Sequence[str]) -> tuple[DataFrame | None, int]:
-    if tuple(timeline) == (PARTITION,):
-        ends = facts.table.agg(F.min(PARTITION), F.max(PARTITION)).first()
-        assert ends is not None, "an aggregate has one row"
-        if ends[0] >= 0 and ends[1] < _PLAIN_PARTITIONS:
-            return None, ends[1] + 1
-    known = facts.table.select(*timeline).distinct()
-    # one task numbers them without gaps; kept, because another time it might number them otherwise
-    ranks = known.coalesce(1).withColumn(_RANK, F.monotonically_increasing_id()).localCheckpoint(eager=True)
-    return ranks, ranks.count()
+def _ranks_of_partitions(spark: SparkSession, facts: Facts) -> tuple[int, DataFrame | None]:
+    partitions = facts.partitions
+    if partitions[0] >= 0 and partitions[-1] < _PLAIN_PARTITIONS:
+        return partitions[-1] + 1, None
+    ranked = local_frame(spark, [(PARTITION, "int"), (_RANK, "bigint")], [(one, n) for n, one in enumerate(partitions)])
+    return len(partitions), ranked
 
 
-def with_max_before(
-    between: Between, facts: Facts, timeline: Sequence[str], pack: Packing, asking: Column, cores: int
-) -> DataFrame:
+def _seen_by_partitions(spark: SparkSession, facts: Facts, cuts: Sequence[int]) -> DataFrame:
+    seen: dict[tuple[int, int], int] = {}
+    for fact in facts.each:
+        if fact.greatest_time_us is not None:
+            place = fact.partition, bisect_right(cuts, fact.arrival_us)
+            seen[place] = max(fact.greatest_time_us, seen.get(place, fact.greatest_time_us))
+    columns = [(PARTITION, "int"), (_LANE, "int"), (_CARRIED_US, "bigint")]
+    return local_frame(spark, columns, [(*place, time_us) for place, time_us in seen.items()])
+
+
+def with_max_before(between: Between, timeline: Sequence[str], pack: Packing, asking: Column) -> DataFrame:
     """The rows of the whole log for which ``asking`` holds, and MAX_BEFORE_US."""
-    cuts = _cuts(facts, cores)
-    ends = list(zip([None, *cuts], [*cuts, None], strict=True))
+    ends = list(zip([None, *pack.cuts], [*pack.cuts, None], strict=True))
     lanes = [_lane(between(*end), index, timeline, pack, asking) for index, end in enumerate(ends)]
     rows = reduce(DataFrame.unionByName, lanes)
     if len(lanes) == 1:
         return rows.drop(_LANE)
-    carried = F.broadcast(_carried(facts, timeline, cuts))
+    carried = F.broadcast(_carried(pack, timeline))
     # greatest passes over nulls
     highest = F.greatest(F.col(MAX_BEFORE_US), F.col(_CARRIED_US))
     joined = rows.join(carried, [*timeline, _LANE], "left")
     return joined.withColumn(MAX_BEFORE_US, highest).drop(_LANE, _CARRIED_US)
 
 
-def _cuts(facts: Facts, cores: int) -> list[int]:
-    """Arrivals at which a new lane begins, so that lanes have about as many rows."""
+def _cuts(facts: Facts, cores: int) -> tuple[int, ...]:
+    """Arrivals at which a new lane begins, so that lanes have about as many rows and cores about as many lanes."""
     wanted = max(-(-facts.rows // _ROWS_A_LANE), min(cores, facts.rows // _LEAST_ROWS_A_LANE), 1)
-    share = facts.rows / min(wanted, _MOST_LANES)
+    share = facts.rows / min(-(-wanted // cores) * cores if wanted > cores else wanted, _MOST_LANES)
     cuts: list[int] = []
     rows = 0
-    buckets = sorted(facts.buckets, key=lambda bucket: bucket.index)
-    for bucket, following in pairwise(buckets):
-        rows += bucket.rows
+    for (_, count), (following, _) in pairwise(facts.rows_by_bucket.items()):
+        rows += count
         if rows >= share * (len(cuts) + 1):
-            cuts.append(following.index * facts.width_us)
-    return cuts
+            cuts.append(following * WIDTH_US)
+    return tuple(cuts)
 
 
 def _lane(events: DataFrame, index: int, timeline: Sequence[str], pack: Packing, asking: Column) -> DataFrame:
@@ -129,13 +151,10 @@ def _ranked(events: DataFrame, timeline: Sequence[str], ranks: DataFrame | None)
     return ranked, F.coalesce(F.col(_RANK), F.lit(0).cast("bigint"))
 
 
-def _carried(facts: Facts, timeline: Sequence[str], cuts: Sequence[int]) -> DataFrame:
+def _carried(pack: Packing, timeline: Sequence[str]) -> DataFrame:
     """What each timeline had seen before each lane but the first."""
-    at_us = F.col(BUCKET) * F.lit(facts.width_us)
-    lane = sum((F.when(at_us >= cut, 1).otherwise(0) for cut in cuts), F.lit(0))
-    seen = facts.table.groupBy(*timeline, lane.alias(_LANE)).agg(F.max(GREATEST_TIME_US).alias(_CARRIED_US))
-    later = F.explode(F.sequence(F.col(_LANE) + 1, F.lit(len(cuts))))
-    spread = seen.filter(F.col(_LANE) < len(cuts)).select(*timeline, later.alias(_LANE), _CARRIED_US)
+    later = F.explode(F.sequence(F.col(_LANE) + 1, F.lit(len(pack.cuts))))
+    spread = pack.seen.filter(F.col(_LANE) < len(pack.cuts)).select(*timeline, later.alias(_LANE), _CARRIED_US)
     return spread.groupBy(*timeline, _LANE).agg(F.max(_CARRIED_US).alias(_CARRIED_US))
 
 

@@ -53,7 +53,7 @@ def file_layout(schema: pa.Schema) -> WriterProperties:
 
 
 def _seldom_repeats(kind: pa.DataType) -> bool:
-    return pa.types.is_timestamp(kind) or pa.types.is_floating(kind) or pa.types.is_int64(kind)
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_floating(kind) or pa.types.is_int64(kind))
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,6 +131,7 @@ def test_every_method_gives_what_sorting_gives(spark: SparkSession, name: str) -
     expected = answer(spark, asked, rows, SORTED, part)
     assert all(expected)
     assert answer(spark, asked, rows, PACKED, part) == expected
+    assert answer(spark, asked, rows, FIRST_PASSAGE, part) == expected
     alone = engine.windows_alone(asked, logs(spark, asked, rows), part, method=FIRST_PASSAGE)
     assert counted(alone) == expected[1]
 
