@@ -31,19 +31,22 @@ _NOTHING_US = -(2**62)
 
 
 class Fact(NamedTuple):
-    """Of the events of one partition and bucket of arrival, and one cell where cells were asked for."""
+    """Of the events of one partition and bucket of arrival, and one cell where cells were asked for.
+
+    What comes after ``lead_us`` is there where it was asked for, by ``counted`` and ``cell``.
+    """
 
     partition: int
     bucket: int
-    cell_us: int | None
-    rows: int
-    in_range: int
     least_sequence: int
-    greatest_sequence: int
-    least_arrival_us: int
-    least_time_us: int | None
     greatest_time_us: int | None
     lead_us: int | None
+    rows: int = 0
+    in_range: int = 0
+    greatest_sequence: int = 0
+    least_time_us: int | None = None
+    cell_us: int | None = None
+    least_arrival_us: int = 0
 
     @property
     def arrival_us(self) -> int:
@@ -129,31 +132,33 @@ class Facts:
         return max(1, -(-(max(buckets) - min(buckets) + 1) // _MOST_BUCKETS))
 
 
-def facts(timed: DataFrame, in_range: Column, cell: Column | None = None) -> Facts | None:
+def facts(timed: DataFrame, *, counted: Column | None = None, cell: Column | None = None) -> Facts | None:
     """One pass over ``timed``, now: events with PARTITION, ARRIVAL_US, SEQUENCE, TIME_US.
 
-    None if there are no events, or more than :data:`MOST_FACTS` facts. ``in_range`` tells the events of the output
-    range; ``cell`` is grouped by as well.
+    ``counted`` tells the events of the output range: events are counted, and packing has its facts. ``cell`` is
+    grouped by as well. None if there are no events, or more than :data:`MOST_FACTS` facts.
     """
-    cells = F.lit(None).cast("bigint") if cell is None else cell
-    found = (
-        timed.groupBy(PARTITION, _div(F.col(ARRIVAL_US), WIDTH_US).alias("bucket"), cells.alias("cell_us"))
-        .agg(
-            F.count(F.lit(1)),
-            F.count(F.when(in_range, F.lit(1))),
-            F.min(SEQUENCE),
-            F.max(SEQUENCE),
-            F.min(ARRIVAL_US),
-            F.min(TIME_US),
-            F.max(TIME_US),
-            F.max(F.col(TIME_US) - F.col(ARRIVAL_US)),
-        )
-        .limit(MOST_FACTS + 1)
-        .collect()
-    )
-    if not 0 < len(found) <= MOST_FACTS:
+    keys = {"partition": F.col(PARTITION), "bucket": _div(F.col(ARRIVAL_US), WIDTH_US)}
+    found = {
+        "least_sequence": F.min(SEQUENCE),
+        "greatest_time_us": F.max(TIME_US),
+        "lead_us": F.max(F.col(TIME_US) - F.col(ARRIVAL_US)),
+    }
+    if counted is not None:
+        found |= {
+            "rows": F.count(F.lit(1)),
+            "in_range": F.count(F.when(counted, F.lit(1))),
+            "greatest_sequence": F.max(SEQUENCE),
+            "least_time_us": F.min(TIME_US),
+        }
+    if cell is not None:
+        keys["cell_us"] = cell
+        found["least_arrival_us"] = F.min(ARRIVAL_US)
+    grouped = timed.groupBy(*(key.alias(name) for name, key in keys.items()))
+    rows = grouped.agg(*(one.alias(name) for name, one in found.items())).limit(MOST_FACTS + 1).collect()
+    if not 0 < len(rows) <= MOST_FACTS:
         return None
-    return Facts(tuple(Fact(*row) for row in found))
+    return Facts(tuple(Fact(**row.asDict()) for row in rows))
 
 
 def _div(instant_us: Column, width_us: int) -> Column:

@@ -12,7 +12,7 @@ Bound: fewer than 2**30 rows in one group, else a limb's sum could pass BIGINT.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -45,17 +45,25 @@ def split(frame: DataFrame, names: Sequence[str]) -> DataFrame:
 
     Every step is exact: a power of two scales, a cast to BIGINT cuts toward zero, and what is left keeps its bits.
     """
-    frame = frame.withColumns({tier_column(name): _tier(F.col(name)) for name in names})
-    rest = {name: f"{name}_rest" for name in names}
-    frame = frame.withColumns({rest[name]: _scaled(F.col(name), F.col(tier_column(name))) for name in names})
-    # the rest starts with its top limb before the binary point
-    frame = frame.withColumns({rest[name]: F.col(rest[name]) * F.lit(1 / _RADIX) for name in names})
-    for index in reversed(range(LIMBS)):
-        limb = {name: limb_columns(name)[index] for name in names}
-        frame = frame.withColumns({limb[name]: F.col(rest[name]).cast("bigint") for name in names})
-        left = {rest[name]: (F.col(rest[name]) - F.col(limb[name]).cast("double")) * F.lit(_RADIX) for name in names}
-        frame = frame.withColumns(left)
-    return frame.drop(*rest.values())
+    columns = frame.columns
+    limbs = {name: limb_columns(name) for name in names}
+    steps: dict[str, Column] = {}
+    for name in names:
+        steps[tier_column(name)] = _tier(F.col(name))
+        # the rest starts with its top limb before the binary point
+        rest = _scaled(F.col(name), F.col(tier_column(name))) * F.lit(1 / _RADIX)
+        for index in reversed(range(LIMBS)):
+            at = f"{name}_rest{index}"
+            steps[at] = rest
+            steps[limbs[name][index]] = F.col(at).cast("bigint")
+            rest = (F.col(at) - F.col(limbs[name][index]).cast("double")) * F.lit(_RADIX)
+    made = [*columns, *(tier_column(name) for name in names), *(limb for name in names for limb in limbs[name])]
+    return in_steps(frame, steps).select(*made)
+
+
+def in_steps(frame: DataFrame, steps: Mapping[str, Column]) -> DataFrame:
+    """``frame`` with new columns, each of which may name those before it; analysed at once, for there may be many."""
+    return frame.select("*", *(column.alias(name) for name, column in steps.items()))
 
 
 def _is_ordinary(value: Column) -> Column:
@@ -137,28 +145,28 @@ def _with_ordinary_totals(frame: DataFrame, names: Sequence[str]) -> DataFrame:
         return F.col(part(name, f"digit{index}"))
 
     zero = F.lit(0).cast("bigint")
+    mask = F.lit(2**_BITS - 1).cast("bigint")
+    steps: dict[str, Column] = {}
     for name in names:
         limbs = [F.coalesce(F.col(limb), zero) for limb in limb_columns(name)]
         above = zero
         for limb in limbs:
             above = F.shiftright(limb + above, _BITS)
-        frame = frame.withColumn(part(name, "sign"), F.when(above < 0, F.lit(-1)).otherwise(F.lit(1)).cast("bigint"))
+        steps[part(name, "sign")] = F.when(above < 0, F.lit(-1)).otherwise(F.lit(1)).cast("bigint")
         carry = zero
         for index, limb in enumerate(limbs):
-            frame = frame.withColumn(part(name, f"here{index}"), limb * F.col(part(name, "sign")) + carry)
-            carry = F.shiftright(F.col(part(name, f"here{index}")), _BITS)
-        mask = F.lit(2**_BITS - 1).cast("bigint")
-        digits = {
-            part(name, f"digit{index}"): F.col(part(name, f"here{index}")).bitwiseAND(mask) for index in range(LIMBS)
-        }
-        frame = frame.withColumns({**digits, part(name, f"digit{LIMBS}"): carry})
+            here = part(name, f"here{index}")
+            steps[here] = limb * F.col(part(name, "sign")) + carry
+            steps[part(name, f"digit{index}")] = F.col(here).bitwiseAND(mask)
+            carry = F.shiftright(F.col(here), _BITS)
+        steps[part(name, f"digit{LIMBS}")] = carry
         top = F.lit(0)
         for index in range(1, LIMBS + 1):
             top = F.when(digit(name, index) != 0, F.lit(index)).otherwise(top)
-        frame = frame.withColumn(part(name, "top"), top)
-        frame = frame.withColumns(_leading_digits(name, part, digit))
-        frame = frame.withColumn(_ordinary(name), _rounded(name, part))
-    return frame
+        steps[part(name, "top")] = top
+        steps |= _leading_digits(name, part, digit)
+        steps[_ordinary(name)] = _rounded(name, part)
+    return in_steps(frame, steps)
 
 
 def _leading_digits(

@@ -195,10 +195,10 @@ def _packed(
     """Only events below a bound of the watermark are asked for it; None where the log cannot be packed."""
     timed, timeline = _events(heard), _timeline(log.source)
     in_range = within(ARRIVAL_US, output)
-    known = None if cells is None else facts(timed, in_range, _reached(cells, policy))
+    known = None if cells is None else facts(timed, counted=in_range, cell=_reached(cells, policy))
     if known is None:
         # there may be many more cells than buckets
-        cells, known = None, facts(timed, in_range)
+        cells, known = None, facts(timed, counted=in_range)
     pack = None if known is None else packing(known, timed, timeline)
     if known is None or pack is None:
         return None
@@ -272,7 +272,7 @@ def _alone_in_cells(job: Job, log: Log, carry: Carry | None, method: Method) -> 
         return _at_arrival(_events(log.rows()))
     policy = _policy(job, log.source)
     timed = _events(_timed(log.rows(), policy))
-    known = facts(timed, F.lit(True), _reached(cells, policy))
+    known = facts(timed, cell=_reached(cells, policy))
     return None if known is None else _in_cells(log, timed, known, cells, policy)
 
 
