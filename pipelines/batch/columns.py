@@ -18,6 +18,9 @@ PARTITION = "__partition"
 SEQUENCE = "__sequence"
 ARRIVAL_US = "__arrival_us"
 ARRIVAL_ORDER = (ARRIVAL_US, PARTITION, SEQUENCE, INPUT_RANK)
+ARRIVAL_TIME = "__arrival_time"
+ARRIVAL_DAY = "__arrival_day"
+"""As they lie in the log, so that a filter on them reaches its files; the day where the log has it."""
 IS_PUNCTUATION = "__is_punctuation"
 PUNCTUATION_US = "__punctuation_us"
 

@@ -13,6 +13,7 @@ Bound: fewer than 2**30 rows in one group, else a limb's sum could pass BIGINT.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -45,20 +46,22 @@ def split(frame: DataFrame, names: Sequence[str]) -> DataFrame:
 
     Every step is exact: a power of two scales, a cast to BIGINT cuts toward zero, and what is left keeps its bits.
     """
-    columns = frame.columns
-    limbs = {name: limb_columns(name) for name in names}
-    steps: dict[str, Column] = {}
-    for name in names:
-        steps[tier_column(name)] = _tier(F.col(name))
-        # the rest starts with its top limb before the binary point
-        rest = _scaled(F.col(name), F.col(tier_column(name))) * F.lit(1 / _RADIX)
-        for index in reversed(range(LIMBS)):
-            at = f"{name}_rest{index}"
-            steps[at] = rest
-            steps[limbs[name][index]] = F.col(at).cast("bigint")
-            rest = (F.col(at) - F.col(limbs[name][index]).cast("double")) * F.lit(_RADIX)
-    made = [*columns, *(tier_column(name) for name in names), *(limb for name in names for limb in limbs[name])]
-    return in_steps(frame, steps).select(*made)
+    made = [tier_column(name) for name in names] + [limb for name in names for limb in limb_columns(name)]
+    steps = {column: step for name in names for column, step in _split_steps(name).items()}
+    return in_steps(frame, steps).select(*frame.columns, *made)
+
+
+@cache
+def _split_steps(name: str) -> Mapping[str, Column]:
+    steps = {tier_column(name): _tier(F.col(name))}
+    # the rest starts with its top limb before the binary point
+    rest = _scaled(F.col(name), F.col(tier_column(name))) * F.lit(1 / _RADIX)
+    for index, limb in reversed(list(enumerate(limb_columns(name)))):
+        at = f"{name}_rest{index}"
+        steps[at] = rest
+        steps[limb] = F.col(at).cast("bigint")
+        rest = (F.col(at) - F.col(limb).cast("double")) * F.lit(_RADIX)
+    return steps
 
 
 def in_steps(frame: DataFrame, steps: Mapping[str, Column]) -> DataFrame:
@@ -107,20 +110,25 @@ def with_totals(frame: DataFrame, names: Sequence[str]) -> DataFrame:
     """``frame``, with what :func:`tiered_sums` gave, and ``<name>_total``: the exact sum's nearest double.
 
     Null where every value was null. NaN, or both infinities, give NaN; one infinity gives itself; a finite sum beyond
-    the doubles its infinity. Where every value is of tier 0 the sum is rounded by :func:`_with_ordinary_totals`, whose
+    the doubles its infinity. Where every value is of tier 0 the sum is rounded by :func:`_ordinary_steps`, whose
     steps Spark compiles; there may be as many groups as events.
     """
     wanted = [
         column for column in frame.columns if column not in {limb for name in names for limb in limb_columns(name)}
     ]
-    frame = _with_ordinary_totals(frame, names)
-    totals = {}
-    for name in names:
-        limbs, others = limb_columns(name), F.col(f"{name}_others")
-        nothing = F.col(limbs[0]).isNull() & (F.size(others) == 0)
-        mixed = F.when(F.size(others) > 0, _mixed_total(F.array(*limbs), others))
-        totals[total_column(name)] = F.when(~nothing, F.coalesce(mixed, F.col(_ordinary(name))))
-    return frame.withColumns(totals).select(*map(F.col, [*wanted, *totals]))
+    steps = {column: step for name in names for column, step in _total_steps(name).items()}
+    totals = [total_column(name) for name in names]
+    return in_steps(frame, steps).select(*map(F.col, [*wanted, *totals]))
+
+
+@cache
+def _total_steps(name: str) -> Mapping[str, Column]:
+    """What leads from the sums of ``name`` to its total; kept, for it takes the JVM over a thousand calls to make."""
+    limbs, others = limb_columns(name), F.col(f"{name}_others")
+    nothing = F.col(limbs[0]).isNull() & (F.size(others) == 0)
+    mixed = F.when(F.size(others) > 0, _mixed_total(F.array(*limbs), others))
+    total = F.when(~nothing, F.coalesce(mixed, F.col(_ordinary(name))))
+    return {**_ordinary_steps(name), total_column(name): total}
 
 
 def total_column(name: str) -> str:
@@ -132,7 +140,7 @@ def _ordinary(name: str) -> str:
     return f"{name}_ordinary"
 
 
-def _with_ordinary_totals(frame: DataFrame, names: Sequence[str]) -> DataFrame:
+def _ordinary_steps(name: str) -> dict[str, Column]:
     """The limb sums of tier 0 carried into digits, and the nearest double of those: step by step, a column each.
 
     As :func:`_nearest` does it for an array; without a limb the sum is 0.0.
@@ -147,26 +155,25 @@ def _with_ordinary_totals(frame: DataFrame, names: Sequence[str]) -> DataFrame:
     zero = F.lit(0).cast("bigint")
     mask = F.lit(2**_BITS - 1).cast("bigint")
     steps: dict[str, Column] = {}
-    for name in names:
-        limbs = [F.coalesce(F.col(limb), zero) for limb in limb_columns(name)]
-        above = zero
-        for limb in limbs:
-            above = F.shiftright(limb + above, _BITS)
-        steps[part(name, "sign")] = F.when(above < 0, F.lit(-1)).otherwise(F.lit(1)).cast("bigint")
-        carry = zero
-        for index, limb in enumerate(limbs):
-            here = part(name, f"here{index}")
-            steps[here] = limb * F.col(part(name, "sign")) + carry
-            steps[part(name, f"digit{index}")] = F.col(here).bitwiseAND(mask)
-            carry = F.shiftright(F.col(here), _BITS)
-        steps[part(name, f"digit{LIMBS}")] = carry
-        top = F.lit(0)
-        for index in range(1, LIMBS + 1):
-            top = F.when(digit(name, index) != 0, F.lit(index)).otherwise(top)
-        steps[part(name, "top")] = top
-        steps |= _leading_digits(name, part, digit)
-        steps[_ordinary(name)] = _rounded(name, part)
-    return in_steps(frame, steps)
+    limbs = [F.coalesce(F.col(limb), zero) for limb in limb_columns(name)]
+    above = zero
+    for limb in limbs:
+        above = F.shiftright(limb + above, _BITS)
+    steps[part(name, "sign")] = F.when(above < 0, F.lit(-1)).otherwise(F.lit(1)).cast("bigint")
+    carry = zero
+    for index, limb in enumerate(limbs):
+        here = part(name, f"here{index}")
+        steps[here] = limb * F.col(part(name, "sign")) + carry
+        steps[part(name, f"digit{index}")] = F.col(here).bitwiseAND(mask)
+        carry = F.shiftright(F.col(here), _BITS)
+    steps[part(name, f"digit{LIMBS}")] = carry
+    top = F.lit(0)
+    for index in range(1, LIMBS + 1):
+        top = F.when(digit(name, index) != 0, F.lit(index)).otherwise(top)
+    steps[part(name, "top")] = top
+    steps |= _leading_digits(name, part, digit)
+    steps[_ordinary(name)] = _rounded(name, part)
+    return steps
 
 
 def _leading_digits(

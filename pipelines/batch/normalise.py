@@ -10,6 +10,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, DataType, DateType, NullType, StringType, TimestampNTZType, TimestampType
 
 from pipelines.batch.columns import (
+    ARRIVAL_DAY,
+    ARRIVAL_TIME,
     ARRIVAL_US,
     EVENT_US,
     INPUT,
@@ -46,6 +48,8 @@ def normalise(arrivals: DataFrame, source: Input, rank: int) -> DataFrame:
         F.col("input_partition").alias(PARTITION),
         F.col("sequence").alias(SEQUENCE),
         arrival_us.alias(ARRIVAL_US),
+        F.col("arrival_time").alias(ARRIVAL_TIME),
+        *([F.col("arrival_date").alias(ARRIVAL_DAY)] if "arrival_date" in arrivals.columns else []),
         is_punctuation.alias(IS_PUNCTUATION),
         F.unix_micros("punctuation_time").alias(PUNCTUATION_US),
         F.when(~is_punctuation, _event_us(arrivals, source, arrival_us)).alias(EVENT_US),

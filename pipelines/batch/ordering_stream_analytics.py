@@ -24,7 +24,9 @@ from pyspark.sql import functions as F
 
 from pipelines.batch.bounds import Facts, facts
 from pipelines.batch.columns import (
+    ARRIVAL_DAY,
     ARRIVAL_ORDER,
+    ARRIVAL_TIME,
     ARRIVAL_US,
     EVENT_US,
     HOLD_US,
@@ -205,13 +207,9 @@ def _packed(
     everything = job.keep_verdicts == "all"
     settled = F.lit(False) if everything else _is_settled(known, carry, policy)
     in_cells = None if cells is None else _in_cells(log, timed, known, cells, policy)
-    wanted = timed.columns if in_cells is None else [*_ASKED, *log.source.over]
-    scanned = with_max_before(
-        lambda from_us, to_us: _events(_timed(log.between(from_us, to_us), policy)).select(*map(quoted, wanted)),
-        timeline,
-        pack,
-        ~settled,
-    )
+    everywhere = [name for name in timed.columns if name not in (ARRIVAL_TIME, ARRIVAL_DAY)]
+    wanted = everywhere if in_cells is None else [*_ASKED, *log.source.over]
+    scanned = with_max_before(timed, wanted, timeline, pack, ~settled)
     scanned = _with_carry(scanned, log.source, carry)
     events = None if everything else known.rows_in_range
     if in_cells is not None:
@@ -222,7 +220,7 @@ def _packed(
     judged = _judged(scanned, policy)
     if everything:
         return _Ordered(judged, heard, shared=scanned)
-    simply = timed.filter(settled).withColumn(SYSTEM_US, F.col(TIME_US))
+    simply = timed.filter(settled).select(*map(quoted, everywhere), F.col(TIME_US).alias(SYSTEM_US))
     return _Ordered(judged, heard, simply, None, events, scanned)
 
 

@@ -9,7 +9,7 @@ anew where a timeline begins. What earlier lanes saw comes from a table that was
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
@@ -18,11 +18,16 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from pipelines.batch.bounds import WIDTH_US, Facts
-from pipelines.batch.columns import ARRIVAL_US, MAX_BEFORE_US, PARTITION, SEQUENCE, TIME_US
+from pipelines.batch.columns import (
+    ARRIVAL_DAY,
+    ARRIVAL_TIME,
+    ARRIVAL_US,
+    MAX_BEFORE_US,
+    PARTITION,
+    SEQUENCE,
+    TIME_US,
+)
 from pipelines.batch.local_rows import local_frame
-
-Between = Callable[[int | None, int | None], DataFrame]
-"""The events that arrived in ``[from, to)``, with PARTITION, SEQUENCE, TIME_US and what else is wanted of them."""
 
 _PLACE = "__place"
 _WEIGHT = "__weight"
@@ -100,10 +105,20 @@ def _seen_by_partitions(spark: SparkSession, facts: Facts, cuts: Sequence[int]) 
     return local_frame(spark, columns, [(*place, time_us) for place, time_us in seen.items()])
 
 
-def with_max_before(between: Between, timeline: Sequence[str], pack: Packing, asking: Column) -> DataFrame:
-    """The rows of the whole log for which ``asking`` holds, and MAX_BEFORE_US."""
-    ends = list(zip([None, *pack.cuts], [*pack.cuts, None], strict=True))
-    lanes = [_lane(between(*end), index, timeline, pack, asking) for index, end in enumerate(ends)]
+def with_max_before(
+    events: DataFrame, columns: Sequence[str], timeline: Sequence[str], pack: Packing, asking: Column
+) -> DataFrame:
+    """The rows of ``events``, the whole log, for which ``asking`` holds: ``columns``, and MAX_BEFORE_US."""
+    ranked, rank = _ranked(events, timeline, pack.ranks)
+    shifted = F.shiftleft(rank, pack.shift)
+    narrow = ranked.select(
+        *(name for name in (ARRIVAL_TIME, ARRIVAL_DAY) if name in events.columns),
+        (shifted + (F.col(SEQUENCE) - F.lit(pack.least_sequence))).alias(_PLACE),
+        (shifted + (F.col(TIME_US) - F.lit(pack.least_time_us))).alias(_WEIGHT),
+        F.when(asking, F.struct(*map(_quoted, columns))).alias(_ROW),
+    )
+    ends = zip([None, *pack.cuts], [*pack.cuts, None], strict=True)
+    lanes = [_lane(_arrived(narrow, *end), index, pack) for index, end in enumerate(ends)]
     rows = reduce(DataFrame.unionByName, lanes)
     if len(lanes) == 1:
         return rows.drop(_LANE)
@@ -127,15 +142,23 @@ def _cuts(facts: Facts, cores: int) -> tuple[int, ...]:
     return tuple(cuts)
 
 
-def _lane(events: DataFrame, index: int, timeline: Sequence[str], pack: Packing, asking: Column) -> DataFrame:
-    ranked, rank = _ranked(events, timeline, pack.ranks)
-    names = events.columns
-    shifted = F.shiftleft(rank, pack.shift)
-    narrow = ranked.select(
-        (shifted + (F.col(SEQUENCE) - F.lit(pack.least_sequence))).alias(_PLACE),
-        (shifted + (F.col(TIME_US) - F.lit(pack.least_time_us))).alias(_WEIGHT),
-        F.when(asking, F.struct(*map(_quoted, names))).alias(_ROW),
-    )
+def _arrived(rows: DataFrame, from_us: int | None, to_us: int | None) -> DataFrame:
+    """What arrived in ``[from, to)``; files and row groups of other times are not read."""
+    has_day = ARRIVAL_DAY in rows.columns
+    if from_us is not None:
+        at = F.timestamp_micros(F.lit(from_us))
+        rows = rows.filter(
+            (F.col(ARRIVAL_TIME) >= at) & (F.col(ARRIVAL_DAY) >= F.to_date(at) if has_day else F.lit(True))
+        )
+    if to_us is not None:
+        at = F.timestamp_micros(F.lit(to_us))
+        rows = rows.filter(
+            (F.col(ARRIVAL_TIME) < at) & (F.col(ARRIVAL_DAY) <= F.to_date(at) if has_day else F.lit(True))
+        )
+    return rows.select(_PLACE, _WEIGHT, _ROW)
+
+
+def _lane(narrow: DataFrame, index: int, pack: Packing) -> DataFrame:
     before = Window.orderBy(_PLACE).rowsBetween(Window.unboundedPreceding, -1)
     scanned = narrow.coalesce(1).withColumn(_HEAVIEST, F.max(_WEIGHT).over(before)).filter(F.col(_ROW).isNotNull())
     own = F.shiftright(F.col(_HEAVIEST), pack.shift) == F.shiftright(F.col(_PLACE), pack.shift)

@@ -8,6 +8,8 @@ All give the same results. They differ in what they sort:
   one task each, over two packed integers a row: no shuffle, and a sort that Spark does by radix.
 - ``first_passage``: for windows of a grid it is enough to know which cell of the grid a watermark lies in, and where
   in the log each cell was first reached: one hash aggregate, then one lookup an event. No sort at all.
+
+Where windows go by first passage, verdicts beside them are packed.
 """
 
 from __future__ import annotations
@@ -32,8 +34,9 @@ _ORDERED = frozenset({"first", "last", "collect"})
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """``verdicts``: how verdicts, and the windows that are computed beside them, find their watermarks; ``windows``:
-    how windows alone do. ``reason`` says why in a sentence."""
+    """``verdicts``: how verdicts find their watermarks; ``windows``: how windows do, alone or beside verdicts.
+
+    ``reason`` says why in a sentence."""
 
     verdicts: Scan
     windows: Scan
@@ -41,7 +44,7 @@ class Method:
 
     def as_dict(self) -> dict[str, object]:
         """JSON-ready data."""
-        return {"verdicts": self.verdicts, "windows_alone": self.windows, "reason": self.reason}
+        return {"verdicts": self.verdicts, "windows": self.windows, "reason": self.reason}
 
 
 SORTED = Method("window", "window", "not asked for any other")
@@ -62,8 +65,8 @@ def choose(job: Job, rows: int | None) -> Method:
     return Method(
         "packed",
         "first_passage",
-        f"{rows:,} arrivals: only what lies below a bound of the watermark is sorted; windows alone need no more than"
-        f" the first passage of each {format_duration(cell_us)}",
+        f"{rows:,} arrivals: verdicts ask below a bound of the watermark alone; windows need no more than the first"
+        f" passage of each {format_duration(cell_us)}",
     )
 
 

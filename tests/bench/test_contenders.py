@@ -31,11 +31,11 @@ EVENTS = 20_000
 
 
 def _windows(*rows: tuple[str, int, int, float, float]) -> pa.Table:
-    ends, devices, counts, totals, means = zip(*rows, strict=True)
+    ends, sites, counts, totals, means = zip(*rows, strict=True)
     return pa.table(
         {
             "window_end": pa.array([parse_instant(end) for end in ends]).cast(pa.timestamp("us", "UTC")),
-            "device": pa.array(devices, pa.int32()),
+            "site": pa.array(sites, pa.int32()),
             "n": counts,
             "total": totals,
             "mean": means,

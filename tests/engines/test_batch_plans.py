@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -81,21 +82,37 @@ ObjectHashAggregate
 """Of windows: rows meet in a hash map before anything is shuffled, and are sorted nowhere."""
 
 
-def test_windows_by_first_passage_read_the_log_once_and_sort_only_its_steps(log: DataFrame) -> None:
-    alone = engine.windows_alone(JOB, {"readings": log}, method=FIRST_PASSAGE)
-    steps = """\
+BY_CELL = """\
             BroadcastHashJoin
                   FileScan parquet
               BroadcastExchange
-                Generate
-                  Window
-                    Sort
-                      Exchange hashpartitioning
-                        HashAggregate
-                          Exchange hashpartitioning
-                            HashAggregate
-                              Scan ExistingRDD"""
-    assert plan(alone) == AGGREGATION + steps
+                LocalTableScan"""
+"""Each event looks up the steps of its partition's watermark, which are part of the plan."""
+
+
+def test_windows_by_first_passage_read_the_log_once_and_sort_nothing(log: DataFrame) -> None:
+    alone = engine.windows_alone(JOB, {"readings": log}, method=FIRST_PASSAGE)
+    assert plan(alone) == AGGREGATION + BY_CELL
+
+
+def test_windows_beside_verdicts_come_by_first_passage_too(log: DataFrame) -> None:
+    assert plan(engine.run(JOB, {"readings": log}, method=FIRST_PASSAGE).windows) == AGGREGATION + BY_CELL
+
+
+def test_timelines_inside_partitions_shuffle_only_what_lies_near_an_event_that_asks(log: DataFrame) -> None:
+    source = replace(JOB.inputs[0], over=("k",))
+    alone = engine.windows_alone(replace(JOB, inputs=(source,)), {"readings": log}, method=FIRST_PASSAGE)
+    found = plan(alone).splitlines()
+    scans = [index for index, line in enumerate(found) if line.strip() == "FileScan parquet"]
+    assert len(scans) == 2
+    # the one meets its steps and is counted; the other is narrowed to what is near before anything is shuffled
+    above = [line.strip() for line in found[: scans[0]]]
+    assert [line for line in above if "Exchange" in line or "Sort" in line or line == "Window"] == [
+        "Exchange hashpartitioning",
+        "Exchange hashpartitioning",
+    ]
+    near = [line.strip() for line in found[: scans[1]]]
+    assert near[-3:] == ["Exchange hashpartitioning", "HashAggregate", "BroadcastHashJoin"]
 
 
 def test_packed_verdicts_are_sorted_where_they_are_read_without_a_shuffle(log: DataFrame) -> None:

@@ -166,9 +166,11 @@ def test_every_method_of_finding_watermarks_agrees_with_the_reference_engine(tin
         everything = replace(one.job, keep_verdicts="all")
         packed = run_batch(everything, frames, one.output, reads.carry, PACKED)
         beside = run_batch(replace(one.job, keep_verdicts="exceptions"), frames, one.output, reads.carry, PACKED)
+        by_cell = run_batch(everything, frames, one.output, reads.carry, FIRST_PASSAGE)
         alone = local_rows(engine.windows_alone(one.job, frames, one.output, reads.carry, FIRST_PASSAGE))
         assert not difference(expected, packed), one
         assert not difference(expected, Outcome(packed.verdicts, beside.windows)), one
+        assert not difference(expected, by_cell), one
         assert not difference(expected, Outcome(packed.verdicts, tuple(alone))), one
 
     agrees()
