@@ -36,7 +36,7 @@ Making = Callable[[Stage], Group]
 
 def main(
     size: Annotated[str, typer.Option(help="Generated logs, in millions of events: 1,10")] = "1,10",
-    rounds: Annotated[int, typer.Option(min=1, help="How often each contender is timed.")] = 5,
+    rounds: Annotated[int, typer.Option(min=1, help="How often each contender is timed.")] = 3,
     only: Annotated[str, typer.Option(help="Of the contenders only these: plain,window,tailrace")] = "",
     curves: Annotated[str, typer.Option(help=f"Cost curves: all, none, or some of {','.join(CURVES)}")] = "",
     curve_size: Annotated[float, typer.Option(help="Millions of events in a cost curve's logs.")] = 1,

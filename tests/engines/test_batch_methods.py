@@ -151,3 +151,15 @@ def test_positions_may_lie_anywhere_in_63_bits(spark: SparkSession, first: int, 
     assert answer(spark, JOBS["adjust"], rows, PACKED, EVERYTHING) == expected
     alone = engine.windows_alone(JOBS["adjust"], logs(spark, JOBS["adjust"], rows), method=FIRST_PASSAGE)
     assert counted(alone) == expected[1]
+
+
+@pytest.mark.parametrize("limit", ["first_passage.MOST_ASKING", "first_passage.MOST_STEPS", "bounds.MOST_FACTS"])
+def test_what_is_too_much_for_a_method_is_answered_by_another(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    asked, rows = JOBS["over"], random_log("too much")
+    expected = answer(spark, asked, rows, SORTED, EVERYTHING)
+    monkeypatch.setattr(f"pipelines.batch.{limit}", 0)
+    assert answer(spark, asked, rows, FIRST_PASSAGE, EVERYTHING) == expected
+    alone = engine.windows_alone(asked, logs(spark, asked, rows), method=FIRST_PASSAGE)
+    assert counted(alone) == expected[1]
