@@ -23,7 +23,7 @@ from pipelines.core.time import SECOND, format_duration
 
 Scan = Literal["window", "packed", "first_passage"]
 
-FEW_ROWS = 1_000_000
+FEW_ROWS = 2_000_000
 """Up to so many arrivals a further pass over the log costs more than sorting it."""
 
 FINEST_CELL_US = SECOND
