@@ -5,8 +5,8 @@ watermark lies in cell ``j`` or above from just after the first event whose time
 above: least positions per cell, and their minimum over all higher cells, say it for the whole log.
 
 With ``over`` a timeline is a part of a partition, so its watermark lies in the partition's cell or below. An event
-whose own cell is not below that is settled. For each of the few others its timeline's recent events are looked at:
-the watermark's cell is above the event's own only through an event that arrived no longer ago than ``late_arrival``.
+whose own cell is not below that is settled. Each of the few others asks of the cells from its own to the partition's
+which ones its timeline had reached before it; what first reached them is found among that timeline's events alone.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ _KEY = "__key"
 _STEP_KEY = "__step_key"
 _STEP_PARTITION = "__step_partition"
 _STEP_SLOT = "__step_slot"
-_SLOT = "__slot"
 _STEPS = (
     (_STEP_PARTITION, "int"),
     (_FOUND_US, "bigint"),
@@ -42,10 +41,8 @@ _STEPS = (
 
 MOST_STEPS = 500_000
 """More would not fit a table that every task holds."""
-MOST_ASKING = 2_000_000
-"""So many events whose timelines have to be looked at; of more, sorting costs less."""
-_MOST_SLOTS = 8
-"""Into so many slots of arrival an asking event looks, at most two more."""
+MOST_ASKED = 3_000_000
+"""So many cells that events ask their timelines for; with more, sorting costs less."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +98,7 @@ def with_cell_in_force(timed: DataFrame, steps: DataFrame, cells: Cells, bound_u
     ``bound_us`` bounds every watermark of the row from above: a row that none can have reached is not looked up.
     """
     own = cells.at(F.col(TIME_US))
-    slot = _slot(cells.width_us)
+    slot = F.col(ARRIVAL_US) - F.pmod(ARRIVAL_US, F.lit(cells.width_us))
     key = F.when(F.col(OWN_US) < cells.at(bound_us), F.xxhash64(F.col(PARTITION), slot))
     rows = timed.filter(F.col(TIME_US).isNotNull()).withColumn(OWN_US, own).withColumn(_KEY, key)
     # one key of one BIGINT finds a step; the rest is compared, lest another one has the same hash
@@ -123,31 +120,29 @@ def with_cell_of_timeline(
     timeline: Sequence[str],
     cells: Cells,
     out_of_order_us: int,
-    reach_us: int,
 ) -> DataFrame | None:
-    """``rows`` with SYSTEM_US as for their own timelines, where it was as for their partition; None if too many ask.
+    """``rows`` with SYSTEM_US as for their own timelines, where it was as for their partition; None if that asks for
+    too much.
 
-    ``asking``, some of ``rows``, are those with SYSTEM_US above OWN_US; they are counted now. ``timed`` is the whole
-    log. An event that takes the watermark of an asking one above that one's own cell arrived at most ``reach_us``
-    before it: so far back slots of arrival are searched.
+    ``asking``, some of ``rows``, are those with SYSTEM_US above OWN_US; what they ask is counted now. ``timed`` is
+    the whole log. An asking event counts in the highest of the cells ``(own, partition's]`` that its timeline had
+    reached before it: so these cells of asking timelines are all that is looked up.
     """
-    few = asking.select(*timeline, SEQUENCE, ARRIVAL_US, OWN_US).localCheckpoint(eager=True)
-    if few.count() > MOST_ASKING:
+    asked_us = F.sequence(F.col(OWN_US) + cells.width_us, SYSTEM_US, F.lit(cells.width_us).cast("bigint"))
+    few = asking.select(*timeline, SEQUENCE, OWN_US, SYSTEM_US).localCheckpoint(eager=True)
+    ((asked_cells,),) = few.agg(F.sum((F.col(SYSTEM_US) - F.col(OWN_US)) / cells.width_us)).collect()
+    if asked_cells is not None and asked_cells > MOST_ASKED:
         return None
-    width_us = max(cells.width_us, -(-reach_us // _MOST_SLOTS))
-    slots = F.sequence(_floor(F.col(ARRIVAL_US) - reach_us, width_us), _slot(width_us), F.lit(width_us).cast("bigint"))
-    asked = few.select(*timeline, SEQUENCE, OWN_US, F.explode(slots).alias(_SLOT))
-    places = [*timeline, _SLOT]
+    asked = few.select(*timeline, SEQUENCE, F.explode(asked_us).alias(_FOUND_US))
+    places = [*timeline, _FOUND_US]
     keys = asked.select(_hash(asked, places).alias(_KEY)).distinct()
     later = cells.at(F.col(TIME_US) - out_of_order_us)
-    near = timed.filter(F.col(TIME_US).isNotNull()).select(
-        *timeline, SEQUENCE, later.alias(_FOUND_US), _slot(width_us).alias(_SLOT)
-    )
+    near = timed.filter(F.col(TIME_US).isNotNull()).select(*timeline, SEQUENCE, later.alias(_FOUND_US))
     near = near.withColumn(_KEY, _hash(near, places)).join(F.broadcast(keys), _KEY, "left_semi")
-    reached = near.groupBy(*places, _FOUND_US).agg(F.min(SEQUENCE).alias(_FROM_SEQUENCE))
-    before = (F.col(_FROM_SEQUENCE) < F.col(SEQUENCE)) & (F.col(_FOUND_US) > F.col(OWN_US))
-    found = asked.join(reached, places).filter(before).groupBy(PARTITION, SEQUENCE).agg(F.max(_FOUND_US))
-    cell = found.toDF(_STEP_PARTITION, _FROM_SEQUENCE, _FOUND_US)
+    reached = near.groupBy(*places).agg(F.min(SEQUENCE).alias(_FROM_SEQUENCE))
+    found = asked.join(reached, places).filter(F.col(_FROM_SEQUENCE) < F.col(SEQUENCE))
+    cell = found.groupBy(PARTITION, SEQUENCE).agg(F.max(_FOUND_US))
+    cell = cell.toDF(_STEP_PARTITION, _FROM_SEQUENCE, _FOUND_US)
     cell = cell.withColumn(_STEP_KEY, F.xxhash64(_STEP_PARTITION, _FROM_SEQUENCE))
     key = F.when(F.col(SYSTEM_US) > F.col(OWN_US), F.xxhash64(PARTITION, SEQUENCE))
     same = (
@@ -166,11 +161,3 @@ def _hash(frame: DataFrame, names: Sequence[str]) -> Column:
         F.col(name) + F.lit(0.0) if isinstance(frame.schema[name].dataType, fractional) else name for name in names
     ]
     return F.xxhash64(*values)
-
-
-def _slot(width_us: int) -> Column:
-    return _floor(F.col(ARRIVAL_US), width_us)
-
-
-def _floor(instant_us: Column, width_us: int) -> Column:
-    return instant_us - F.pmod(instant_us, F.lit(width_us))

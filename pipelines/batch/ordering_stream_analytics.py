@@ -216,7 +216,7 @@ def _packed(
         asked = (scanned if everything else scanned.filter(_is_exception(policy))).withColumn(
             INPUT, F.lit(log.source.name)
         )
-        return _Ordered(_judged(asked, policy), heard, None, in_cells, events, asked)
+        return _Ordered(_judged(asked, policy), heard, None, in_cells, events)
     judged = _judged(scanned, policy)
     if everything:
         return _Ordered(judged, heard, shared=scanned)
@@ -286,11 +286,8 @@ def _in_cells(
     rows = with_cell_in_force(timed, found, cells, highest_us - tolerance_us)
     if not log.source.over:
         return rows
-    assert policy.late_arrival_us is not None, "cell_of asks for it"
     asking = rows.filter(F.col(SYSTEM_US) > F.col(OWN_US))
-    # its time is no earlier than its arrival minus the tolerance, theirs no later than their arrival plus the lead
-    reach_us = max(0, policy.late_arrival_us - tolerance_us + known.lead_us)
-    return with_cell_of_timeline(rows, asking, timed, _timeline(log.source), cells, tolerance_us, reach_us)
+    return with_cell_of_timeline(rows, asking, timed, _timeline(log.source), cells, tolerance_us)
 
 
 def _timeline(source: Input) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ _CARRIED_US = "__carried_us"
 
 _BITS = 62
 """Of a BIGINT, the sign and one more bit left free."""
-_ROWS_A_LANE = 4_000_000
+_ROWS_A_LANE = 5_000_000
 _LEAST_ROWS_A_LANE = 250_000
 _MOST_LANES = 64
 _PLAIN_PARTITIONS = 1 << 12

@@ -86,10 +86,7 @@ def cell_of(job: Job) -> int | None:
         ordering = job.ordering(name)
         if not isinstance(ordering, StreamAnalyticsOrdering):
             return None
-        if job.input(name).timestamp_by is None:
-            continue
-        # a timeline inside a partition is looked at as far back as an event may be late
-        if ordering.action == "drop" or (job.input(name).over and ordering.late_arrival_us is None):
+        if ordering.action == "drop" and job.input(name).timestamp_by is not None:
             return None
     grids = [window for window in windows if isinstance(window, Grid)]
     if len(grids) < len(windows):

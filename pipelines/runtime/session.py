@@ -33,6 +33,8 @@ _SETTINGS = {
     "spark.hadoop.parquet.filter.dictionary.enabled": "false",
     # what a run wrote is a commit of its own, and tells so, also where nothing took the place of nothing
     "spark.databricks.delta.skipRecordingEmptyCommits": "false",
+    # where in our own code a column was made tells a user nothing, and costs half of the calls that make one
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }

@@ -106,6 +106,8 @@ JOBS = {
     "no guard": job(early="off"),
     "unbounded": job(early="off", late="unbounded"),
     "over": job(over="[k]"),
+    "over, however late": job(over="[k]", late="unbounded", out_of_order="0s"),
+    "over, gaps": job("hopping: {size: 20s, hop: 1m, offset: 7s}", over="[k]", early="off"),
     "over and drop": job(over="[k]", action="drop"),
     "all verdicts": job(keep="all"),
     "hold": job(end="hold"),
@@ -153,7 +155,7 @@ def test_positions_may_lie_anywhere_in_63_bits(spark: SparkSession, first: int, 
     assert counted(alone) == expected[1]
 
 
-@pytest.mark.parametrize("limit", ["first_passage.MOST_ASKING", "first_passage.MOST_STEPS", "bounds.MOST_FACTS"])
+@pytest.mark.parametrize("limit", ["first_passage.MOST_ASKED", "first_passage.MOST_STEPS", "bounds.MOST_FACTS"])
 def test_what_is_too_much_for_a_method_is_answered_by_another(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
