@@ -49,8 +49,8 @@ format: $(READY) ## Mend style where a machine can
 test-browser: $(READY) ## Look at the report in a real Chromium (found on the PATH, or named by TAILRACE_CHROMIUM)
 	$(BIN)/python -m pytest tests/browser
 
-test-long: $(READY) ## Run thousands of random cases, reference against Spark (an hour or more)
-	TAILRACE_PROPERTY_CASES=2000 $(BIN)/python -m pytest tests/properties
+test-long: $(READY) ## Run thousands of random cases, reference against Spark in two processes (an hour or more)
+	TAILRACE_PROPERTY_CASES=2000 $(BIN)/python -m pytest -n 2 --dist load tests/properties
 
 test-faults: $(READY) ## Kill ingests, replays and the live run at bad moments (minutes)
 	$(BIN)/python -m pytest -m slow tests/faults tests/engines
