@@ -94,15 +94,9 @@ def _all(site: Site, live: Site, question: Question, engines: Sequence[Engine]) 
         plain(site, question),
         textbook(site, question),
         tailrace(site, question),
-        ToNowhere(
-            "exceptions",
-            "Tailrace, windows and the verdicts that are exceptions",
-            site,
-            question,
-            frames=contenders.tailrace_with_exceptions,
-        ),
+        exceptions(site, question),
         ToNowhere("window_over", "the textbook job, each key a timeline", site, over, frames=contenders.textbook),
-        ToNowhere("over", "Tailrace, each key a timeline", site, over, frames=contenders.tailrace),
+        each_key(site, question),
         PlainToDelta("plain_delta", "plain windowing, written to Delta", site, question, exact=False),
         Replay("replay", "tailrace replay: all of it, written to Delta", site, question, against="plain_delta"),
         Live("live", "tailrace stream, from the beginning", live, question, most_rounds=LIVE_ROUNDS),
@@ -124,6 +118,16 @@ def textbook(site: Site, question: Question) -> Contender:
 
 def tailrace(site: Site, question: Question) -> Contender:
     return ToNowhere("tailrace", "Tailrace, windows", site, question, frames=contenders.tailrace)
+
+
+def exceptions(site: Site, question: Question) -> Contender:
+    title = "Tailrace, windows and the verdicts that are exceptions"
+    return ToNowhere("exceptions", title, site, question, frames=contenders.tailrace_with_exceptions)
+
+
+def each_key(site: Site, question: Question) -> Contender:
+    over = replace(question, over=question.substream)
+    return ToNowhere("over", "Tailrace, each key a timeline", site, over, frames=contenders.tailrace)
 
 
 # -- cost curves -----------------------------------------------------------------------------------------------------
@@ -172,14 +176,7 @@ def _keys(stage: Stage, events: int) -> Group:
     points = []
     for keys in (10, 1_000, 100_000):
         site = stage.generated(replace(of_size(events), devices=keys, sites=keys))
-        over = ToNowhere(
-            "over",
-            "Tailrace, each key a timeline",
-            site,
-            replace(READINGS, over=READINGS.substream),
-            frames=contenders.tailrace,
-        )
-        points.append((f"{keys:,}", [*_three(site, READINGS), over]))
+        points.append((f"{keys:,}", [*_three(site, READINGS), each_key(site, READINGS)]))
     return _curve("keys", "By the number of keys", "keys", points)
 
 
@@ -195,7 +192,8 @@ def _disorder(stage: Stage, events: int) -> Group:
 def _skew(stage: Stage, events: int) -> Group:
     points = []
     for skew in (0.0, 0.5):
-        points.append((f"{skew:.0%}", _three(stage.generated(replace(of_size(events), skew=skew)), READINGS)))
+        site = stage.generated(replace(of_size(events), skew=skew))
+        points.append((f"{skew:.0%}", [*_three(site, READINGS), exceptions(site, READINGS), each_key(site, READINGS)]))
     return _curve("skew", "With so many events in one input partition and one key", "share of events", points)
 
 
