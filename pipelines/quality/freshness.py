@@ -76,7 +76,8 @@ def stale_days(house: Lakehouse, job: Job) -> list[StaleDay]:
 
     A result is stale if the job means something else than when its run wrote it, or if rows were added to a log, or
     taken out of it, after the version that its run read, at arrival times inside the read range of what that run wrote
-    of the day. Days on which nothing was replayed are not stale.
+    of the day. Where a run knew its results to be settled, what arrived after the log's end of then is outside of it.
+    Days on which nothing was replayed are not stale.
     """
     span = _span(house, job)
     if span is None:
@@ -84,6 +85,7 @@ def stale_days(house: Lakehouse, job: Job) -> list[StaleDay]:
     runs = _replays(house, job)
     started_us = {run["run_id"]: from_datetime(run["started_at"]) for run in runs}
     prints = {run["run_id"]: run["job_fingerprint"] for run in runs}
+    settled_us = {run["run_id"]: from_datetime(run["end_of_log"]) for run in runs if run["settled"]}
     found: dict[date, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for share in shares(runs, span)[0]:
         if prints[share.run_id] != job.fingerprint:
@@ -94,7 +96,8 @@ def stale_days(house: Lakehouse, job: Job) -> list[StaleDay]:
         changes = _changes(house, job, share, started_us[share.run_id])
         for day, part in _days(share, span) if changes else ():
             read = read_range(job, part)
-            touching = [change for change in changes if change.touches(read.from_us, read.to_us)]
+            ends_us = [us for us in (read.to_us, settled_us.get(share.run_id)) if us is not None]
+            touching = [change for change in changes if change.touches(read.from_us, min(ends_us, default=None))]
             if touching:
                 found[day][share.run_id] += _sentences(touching)
     return [

@@ -253,6 +253,26 @@ def test_an_arrival_near_midnight_makes_stale_exactly_the_days_that_read_it(
     assert world.stale() == ([] if days is None else [days])
 
 
+@pytest.mark.parametrize(
+    ("settled", "arrival", "is_stale"),
+    [
+        (False, "2026-03-12T00:00:00Z", True),
+        (True, "2026-03-12T00:00:00Z", True),  # beside the last arrival that the replay knew
+        (True, "2026-03-12T00:00:01Z", False),
+        (True, "2026-03-04T12:00:00Z", True),
+    ],
+)
+def test_what_arrives_after_the_log_that_settled_a_day_makes_it_stale_no_more(
+    world: World, settled: bool, arrival: str, is_stale: bool
+) -> None:
+    text = TOLLS.replace("late_arrival: 5m", "late_arrival: unbounded")
+    (world.jobs / "tolls.yaml").write_text(text, encoding="utf-8")
+    meant = {"job_fingerprint": parse_job(text).fingerprint, "end_of_log": instant("2026-03-12"), "settled": settled}
+    world.replayed("2026-03-02", "2026-03-09", **meant)
+    world.arrive(arrival)
+    assert bool(world.stale()) == is_stale
+
+
 def test_days_apart_become_runs_of_their_own(world: World) -> None:
     world.replayed("2026-03-02", "2026-03-09")
     world.arrive("2026-03-04T12:00:00Z", partition=7, batch="one")
