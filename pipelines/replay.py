@@ -264,8 +264,12 @@ class _Run:
     def decide(self, spark: SparkSession) -> Result:
         """Lazy results."""
         from pipelines.batch import engine
+        from pipelines.lakehouse.facts import KeptFacts
 
-        return engine.run(self.job, self.arrivals(spark), self.plan.output, self.plan.carry, self.plan.method)
+        memory, arrivals = KeptFacts(self.house, self.plan), self.arrivals(spark)
+        found = engine.run(self.job, arrivals, self.plan.output, self.plan.carry, self.plan.method, memory)
+        memory.save()
+        return found
 
     def _frames(self, result: Result) -> dict[str, DataFrame]:
         """Results by table, in the order of their commits."""

@@ -8,57 +8,35 @@ is not below that minus the out-of-order tolerance is in order, whatever its tim
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
 from functools import cached_property
 from itertools import accumulate
-from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipelines.batch.columns import ARRIVAL_US, PARTITION, SEQUENCE, TIME_US
-from pipelines.core.time import MINUTE
+from pipelines.batch.columns import ARRIVAL_DAY, ARRIVAL_US, PARTITION, SEQUENCE, TIME_US
+from pipelines.core.facts import WIDTH_US, Fact, Recalled
 
-WIDTH_US = 15 * MINUTE
-"""Of a bucket."""
+NOTHING = Recalled()
+
 MOST_FACTS = 500_000
 """More would not fit the driver's memory with ease."""
 
+_EPOCH = date(1970, 1, 1)
 _MOST_BUCKETS = 20_000
 _NOTHING_US = -(2**62)
 """Below every time that is, and still a number after an arrival is added."""
 
 
-class Fact(NamedTuple):
-    """Of the events of one partition and bucket of arrival, and one cell where cells were asked for.
-
-    What comes after ``lead_us`` is there where it was asked for, by ``counted`` and ``cell``.
-    """
-
-    partition: int
-    bucket: int
-    least_sequence: int
-    greatest_time_us: int | None
-    lead_us: int | None
-    rows: int = 0
-    in_range: int = 0
-    greatest_sequence: int = 0
-    least_time_us: int | None = None
-    cell_us: int | None = None
-    least_arrival_us: int = 0
-
-    @property
-    def arrival_us(self) -> int:
-        """Where its bucket begins."""
-        return self.bucket * WIDTH_US
-
-
 @dataclass(frozen=True)
 class Facts:
-    """All facts of a log that has events."""
+    """All facts of a log that has events; ``found``: those that were not recalled."""
 
     each: tuple[Fact, ...]
+    found: tuple[Fact, ...] = ()
 
     @cached_property
     def rows(self) -> int:
@@ -132,12 +110,21 @@ class Facts:
         return max(1, -(-(max(buckets) - min(buckets) + 1) // _MOST_BUCKETS))
 
 
-def facts(timed: DataFrame, *, counted: Column | None = None, cell: Column | None = None) -> Facts | None:
+def facts(
+    timed: DataFrame, *, counted: Column | None = None, cell: Column | None = None, recalled: Recalled = NOTHING
+) -> Facts | None:
     """One pass over ``timed``, now: events with PARTITION, ARRIVAL_US, SEQUENCE, TIME_US.
 
     ``counted`` tells the events of the output range: events are counted, and packing has its facts. ``cell`` is
-    grouped by as well. None if there are no events, or more than :data:`MOST_FACTS` facts.
+    grouped by as well. Days that are ``recalled`` are passed over by their ARRIVAL_DAY. None if there are no events, or
+    more than :data:`MOST_FACTS` facts.
     """
+    found = () if recalled.complete else _found(timed, counted, cell, recalled.days)
+    each = (*recalled.each, *found)
+    return Facts(each, found) if 0 < len(each) <= MOST_FACTS else None
+
+
+def _found(timed: DataFrame, counted: Column | None, cell: Column | None, but: Collection[int]) -> tuple[Fact, ...]:
     keys = {"partition": F.col(PARTITION), "bucket": _div(F.col(ARRIVAL_US), WIDTH_US)}
     found = {
         "least_sequence": F.min(SEQUENCE),
@@ -154,11 +141,11 @@ def facts(timed: DataFrame, *, counted: Column | None = None, cell: Column | Non
     if cell is not None:
         keys["cell_us"] = cell
         found["least_arrival_us"] = F.min(ARRIVAL_US)
+    if but:
+        timed = timed.filter(~F.col(ARRIVAL_DAY).isin([_EPOCH + timedelta(days=day) for day in sorted(but)]))
     grouped = timed.groupBy(*(key.alias(name) for name, key in keys.items()))
     rows = grouped.agg(*(one.alias(name) for name, one in found.items())).limit(MOST_FACTS + 1).collect()
-    if not 0 < len(rows) <= MOST_FACTS:
-        return None
-    return Facts(tuple(Fact(**row.asDict()) for row in rows))
+    return tuple(Fact(**row.asDict()) for row in rows)
 
 
 def _div(instant_us: Column, width_us: int) -> Column:

@@ -30,6 +30,7 @@ from pipelines.batch.columns import (
 from pipelines.batch.logs import Log
 from pipelines.core.carry import Carries
 from pipelines.core.errors import UsageError
+from pipelines.core.facts import Memory
 from pipelines.core.methods import SORTED, Method
 from pipelines.core.model import EVERYTHING, Job, OutputRange, output_name
 
@@ -59,6 +60,7 @@ def run(
     output: OutputRange = EVERYTHING,
     carry: Carries | None = None,
     method: Method = SORTED,
+    memory: Memory | None = None,
 ) -> Result:
     """Verdicts and windows of ``job`` over ``arrivals``, one DataFrame of table ``arrivals/<input>`` per input.
 
@@ -67,7 +69,7 @@ def run(
     how watermarks are found; any but ``window`` passes over the logs once before this returns. It is left for
     ``window`` where a log turns out not to suit it. Raises :class:`UsageError` if an input is missing.
     """
-    logs = _logs(job, arrivals)
+    logs = _logs(job, arrivals, memory)
     match job.profile:
         case "stream_analytics":
             decided = ordering_stream_analytics.decide(job, logs, output, carry, method)
@@ -90,18 +92,20 @@ def windows_alone(
     output: OutputRange = EVERYTHING,
     carry: Carries | None = None,
     method: Method = SORTED,
+    memory: Memory | None = None,
 ) -> DataFrame:
     """The windows that :func:`run` gives, by the method for windows alone."""
     if job.profile != "stream_analytics":
         return run(job, arrivals, output, carry, method).windows
-    return _windows(job, ordering_stream_analytics.members(job, _logs(job, arrivals), carry, method), output)
+    logs = _logs(job, arrivals, memory)
+    return _windows(job, ordering_stream_analytics.members(job, logs, carry, method), output)
 
 
-def _logs(job: Job, arrivals: Mapping[str, DataFrame]) -> dict[str, Log]:
+def _logs(job: Job, arrivals: Mapping[str, DataFrame], memory: Memory | None) -> dict[str, Log]:
     for source in job.inputs:
         if source.name not in arrivals:
             raise UsageError(f"job '{job.name}' reads input '{source.name}', of which no arrivals were given")
-    return {source.name: Log(arrivals[source.name], source, rank) for rank, source in enumerate(job.inputs)}
+    return {one.name: Log(arrivals[one.name], one, rank, memory) for rank, one in enumerate(job.inputs)}
 
 
 def _rows(logs: Mapping[str, Log]) -> dict[str, DataFrame]:

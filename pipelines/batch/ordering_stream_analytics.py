@@ -15,6 +15,7 @@ over: an idle watermark never overtakes the arrival it waits for.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -196,11 +197,10 @@ def _packed(
 ) -> _Ordered | None:
     """Only events below a bound of the watermark are asked for it; None where the log cannot be packed."""
     timed, timeline = _events(heard), _timeline(log.source)
-    in_range = within(ARRIVAL_US, output)
-    known = None if cells is None else facts(timed, counted=in_range, cell=_reached(cells, policy))
+    known = None if cells is None else _facts(log, timed, policy, cells, output)
     if known is None:
         # there may be many more cells than buckets
-        cells, known = None, facts(timed, counted=in_range)
+        cells, known = None, _facts(log, timed, policy, None, output)
     pack = None if known is None else packing(known, timed, timeline)
     if known is None or pack is None:
         return None
@@ -256,9 +256,30 @@ def _cells(job: Job, carry: Carry | None, method: Method) -> Cells | None:
     return Cells(width_us, origin_of(job))
 
 
-def _reached(cells: Cells, policy: StreamAnalyticsOrdering) -> Column:
-    """The cell that an event takes the watermark to."""
-    return cells.at(F.col(TIME_US) - policy.out_of_order_us)
+def _facts(
+    log: Log, timed: DataFrame, policy: StreamAnalyticsOrdering, cells: Cells | None, output: OutputRange | None = None
+) -> Facts | None:
+    """By the cell that an event takes the watermark to, where there are cells; counted, where there is an output."""
+    cell = None if cells is None else cells.at(F.col(TIME_US) - policy.out_of_order_us)
+    counted = None if output is None else within(ARRIVAL_US, output)
+    if log.memory is None or ARRIVAL_DAY not in timed.columns:
+        return facts(timed, counted=counted, cell=cell)
+    source = log.source
+    hang_on = [
+        source.timestamp_by,
+        source.over,
+        [(column.name, column.type) for column in source.columns],
+        policy.early_arrival_us,
+        policy.late_arrival_us,
+        None if cells is None else (cells.width_us, cells.origin_us, policy.out_of_order_us),
+        output is not None,
+    ]
+    asked = json.dumps(hang_on)
+    recalled = log.memory.recall(source.name, asked)
+    known = facts(timed, counted=counted, cell=cell, recalled=recalled if output is None else recalled.of(output))
+    if known is not None:
+        log.memory.learn(source.name, asked, known.found)
+    return known
 
 
 def _alone_in_cells(job: Job, log: Log, carry: Carry | None, method: Method) -> DataFrame | None:
@@ -270,7 +291,7 @@ def _alone_in_cells(job: Job, log: Log, carry: Carry | None, method: Method) -> 
         return _at_arrival(_events(log.rows()))
     policy = _policy(job, log.source)
     timed = _events(_timed(log.rows(), policy))
-    known = facts(timed, cell=_reached(cells, policy))
+    known = _facts(log, timed, policy, cells)
     return None if known is None else _in_cells(log, timed, known, cells, policy)
 
 

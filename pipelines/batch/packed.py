@@ -17,7 +17,7 @@ from itertools import pairwise
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from pipelines.batch.bounds import WIDTH_US, Facts
+from pipelines.batch.bounds import Facts
 from pipelines.batch.columns import (
     ARRIVAL_DAY,
     ARRIVAL_TIME,
@@ -28,6 +28,7 @@ from pipelines.batch.columns import (
     TIME_US,
 )
 from pipelines.batch.local_rows import local_frame
+from pipelines.core.facts import WIDTH_US
 
 _PLACE = "__place"
 _WEIGHT = "__weight"
@@ -39,7 +40,7 @@ _CARRIED_US = "__carried_us"
 
 _BITS = 62
 """Of a BIGINT, the sign and one more bit left free."""
-_ROWS_A_LANE = 5_000_000
+_ROWS_A_LANE = 4_000_000
 _LEAST_ROWS_A_LANE = 250_000
 _MOST_LANES = 64
 _PLAIN_PARTITIONS = 1 << 12

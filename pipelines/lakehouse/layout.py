@@ -75,6 +75,11 @@ def summaries_table(input_name: str) -> str:
     return f"summaries/{input_name}"
 
 
+def facts_table(input_name: str) -> str:
+    """``facts/<input>``"""
+    return f"facts/{input_name}"
+
+
 def quarantine_table(input_name: str) -> str:
     """``quarantine/<input>``"""
     return f"quarantine/{input_name}"

@@ -54,6 +54,12 @@ class LogFile:
             to_us is None or first_us is None or first_us <= to_us
         )
 
+    def lies_within(self, from_us: int | None, to_us: int | None) -> bool:
+        """Whether every arrival of this file is known to lie in ``[from_us, to_us]``."""
+        return (from_us is None or (self.first_us is not None and self.first_us >= from_us)) and (
+            to_us is None or (self.last_us is not None and self.last_us <= to_us)
+        )
+
     def may_hold_partition(self, partition: int) -> bool:
         """Whether a record of this input partition can lie in this file."""
         if partition == FOR_ALL:

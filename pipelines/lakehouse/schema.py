@@ -78,6 +78,25 @@ SUMMARIES = pa.schema(
 """One row a day of arrivals, timeline and UTC day of event time: a :class:`pipelines.core.carry.SummaryRow`; or, where
 ``received`` is set, a :class:`pipelines.core.carry.Clock` after that day."""
 
+FACTS = pa.schema(
+    [
+        ("setting", pa.string()),
+        ("arrival_date", pa.date32()),
+        ("files", pa.string()),
+        ("input_partition", pa.int32()),
+        ("bucket", pa.int64()),
+        ("cell_us", pa.int64()),
+        ("rows", pa.int64()),
+        ("least_sequence", pa.int64()),
+        ("greatest_sequence", pa.int64()),
+        ("least_time_us", pa.int64()),
+        ("greatest_time_us", pa.int64()),
+        ("lead_us", pa.int64()),
+        ("least_arrival_us", pa.int64()),
+    ]
+)
+"""One row is a :class:`pipelines.core.facts.Fact`."""
+
 RUNS = pa.schema(
     [
         ("run_id", pa.string()),

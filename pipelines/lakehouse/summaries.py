@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
@@ -19,14 +18,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake import DeltaTable
 
 from pipelines.core.carry import Clock, Setting, Summary, SummaryRow, timeline_text
-from pipelines.core.errors import EnvironmentUnfit
 from pipelines.core.time import DAY
+from pipelines.lakehouse import kept_days
+from pipelines.lakehouse.kept_days import files_by_day, files_digest
 from pipelines.lakehouse.layout import summaries_table
-from pipelines.lakehouse.log import LogFile, log_files
+from pipelines.lakehouse.log import log_files
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import SUMMARIES, TIMESTAMP
 
@@ -37,7 +36,6 @@ Instants = npt.NDArray[np.int64]
 
 _FORMAT = 1
 """Part of every setting's digest: raised whenever the rows of one log and setting come to mean something else."""
-_ATTEMPTS = 5
 _EPOCH = date(1970, 1, 1)
 
 
@@ -66,8 +64,8 @@ def summed(
     ``before_us``: of the arrivals before that instant alone; such a summary is not kept.
     """
     key = setting_digest(setting)
-    by_day = _by_day(log_files(log))
-    kept = _kept(house, input_name, key)
+    by_day = files_by_day(log_files(log))
+    kept = kept_days.kept(house, summaries_table(input_name), SUMMARIES, key)
     parts: list[pa.Table] = []
     made: list[int] = []
     dataset: ds.Dataset | None = None
@@ -76,13 +74,13 @@ def summed(
         if before_us is not None and day * DAY >= before_us:
             break
         is_cut = before_us is not None and (day + 1) * DAY > before_us
-        digest = _files_digest(by_day[day], digest if setting.clock else "")
+        digest = files_digest(by_day[day], digest if setting.clock else "")
         rows = None if is_cut else kept.get((day, digest))
         if rows is None:
             dataset = dataset or log.to_pyarrow_dataset()
             arrivals = _arrivals(dataset, setting, day, before_us)
             rows = _sum_up(arrivals, setting, clock)
-            rows = _identified(rows, key, day, digest)
+            rows = kept_days.identified(rows, SUMMARIES, key, day, digest)
             made.append(day)
             passed_rows += len(arrivals)
         if setting.clock:
@@ -103,87 +101,14 @@ def summed(
 
 
 def keep(house: Lakehouse, input_name: str, rows: pa.Table) -> None:
-    """Replace what the table holds of the rows' setting, in one commit.
-
-    A summary saves work and nothing else: where other runs write theirs each time that this one tries, it is left to
-    them. Raises :class:`EnvironmentUnfit` if the table cannot be written at all.
-    """
-    name = summaries_table(input_name)
-    (key,) = rows["setting"].unique().to_pylist() or [None]
-    if key is None:
-        return
-    # no retry by itself: two first commits of a setting touch no common file, and both would stay
-    commit = CommitProperties(custom_metadata={"tailrace": "summary", "setting": key}, max_commit_retries=0)
-    for _ in range(_ATTEMPTS):
-        table = house.open(name)
-        try:
-            if table is None:
-                write_deltalake(house.uri(name), rows, mode="error", partition_by=["setting"], commit_properties=commit)
-            else:
-                write_deltalake(table, rows, mode="overwrite", predicate=f"setting = '{key}'", commit_properties=commit)
-            return
-        except CommitFailedError:
-            continue  # another run kept its own meanwhile
-        except DeltaError as error:
-            if table is None and house.open(name) is not None:
-                continue
-            raise EnvironmentUnfit(f"the table {name} cannot be written: {error}") from error
+    """Replace what the table holds of the rows' setting."""
+    kept_days.keep(house, summaries_table(input_name), rows)
 
 
 def setting_digest(setting: Setting) -> str:
     """What names a setting in the table."""
     text = json.dumps([_FORMAT, asdict(setting)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-# -- what is kept -----------------------------------------------------------------------------------------------------
-
-
-def _by_day(files: Sequence[LogFile]) -> dict[int, list[LogFile]]:
-    found: dict[int, list[LogFile]] = {}
-    for file in files:
-        assert file.arrival_day is not None, "an arrival log is partitioned by arrival_date"
-        found.setdefault(file.arrival_day, []).append(file)
-    return found
-
-
-def _files_digest(files: Sequence[LogFile], before: str) -> str:
-    lines = sorted(f"{file.path} {file.size_bytes}" for file in files)
-    return hashlib.sha256("\n".join([before, *lines]).encode()).hexdigest()[:32]
-
-
-def _kept(house: Lakehouse, input_name: str, key: str) -> dict[tuple[int, str], pa.Table]:
-    """The rows that the table holds of a setting, by arrival day and digest of its files."""
-    table = house.open(summaries_table(input_name))
-    if table is None:
-        return {}
-    rows = table.to_pyarrow_dataset().to_table(filter=pc.field("setting") == key).select(SUMMARIES.names)
-    # the same files give the same rows: what two runs both kept is there twice, and means it once
-    rows = (
-        rows.cast(SUMMARIES)
-        .group_by(SUMMARIES.names)
-        .aggregate([])
-        .sort_by([("arrival_date", "ascending"), ("files", "ascending")])
-    )
-    days, digests = rows["arrival_date"].to_pylist(), rows["files"].to_pylist()
-    found: dict[tuple[int, str], pa.Table] = {}
-    begin = 0
-    for end in range(1, len(days) + 1):
-        if end == len(days) or (days[end], digests[end]) != (days[begin], digests[begin]):
-            found[(days[begin] - _EPOCH).days, digests[begin]] = rows.slice(begin, end - begin)
-            begin = end
-    return found
-
-
-def _identified(rows: pa.Table, key: str, day: int, digest: str) -> pa.Table:
-    many = len(rows)
-    own = {
-        "setting": pa.repeat(pa.scalar(key), many),
-        "arrival_date": pa.repeat(pa.scalar(_EPOCH + timedelta(days=day), pa.date32()), many),
-        "files": pa.repeat(pa.scalar(digest), many),
-    }
-    columns = [own[name] if name in own else rows[name] for name in SUMMARIES.names]
-    return pa.Table.from_arrays(columns, schema=SUMMARIES)
 
 
 def _summary(rows: pa.Table) -> Summary:

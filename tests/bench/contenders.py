@@ -7,7 +7,7 @@ import shutil
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -23,6 +23,7 @@ from bench.meters import ProcessMeter
 from bench.on_one_machine import Engine
 from bench.questions import Question
 from pipelines.batch import engine
+from pipelines.core.facts import Fact, Recalled
 from pipelines.core.methods import Method, choose
 from pipelines.core.model import EVERYTHING, OutputRange
 from pipelines.core.time import to_datetime
@@ -229,18 +230,34 @@ def textbook(site: Site, question: Question) -> Frames:
     return Frames(on_spark.textbook(site.arrivals(), question))
 
 
-def tailrace(site: Site, question: Question, method: Method | None = None) -> Frames:
+class Remembered:
+    """A memory of one log that stays as it is, as a replay finds it when the days were replayed before."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Fact, ...]] = {}
+
+    def recall(self, input_name: str, asked: str) -> Recalled:
+        known = self._known.get(asked, ())
+        return Recalled(known, frozenset(fact.day for fact in known), complete=bool(known))
+
+    def learn(self, input_name: str, asked: str, found: Sequence[Fact]) -> None:
+        self._known.setdefault(asked, tuple(found))
+
+
+def tailrace(site: Site, question: Question, method: Method | None = None, memory: Remembered | None = None) -> Frames:
     """Tailrace's windows alone, by the method that a plan would choose unless told another."""
     job = question.job()
     chosen = method or choose(job, site.log.events)
-    return Frames(engine.windows_alone(job, {question.input: site.arrivals()}, method=chosen))
+    return Frames(engine.windows_alone(job, {question.input: site.arrivals()}, method=chosen, memory=memory))
 
 
-def tailrace_with_exceptions(site: Site, question: Question, method: Method | None = None) -> Frames:
+def tailrace_with_exceptions(
+    site: Site, question: Question, method: Method | None = None, memory: Remembered | None = None
+) -> Frames:
     """Tailrace's windows, and its verdicts as ``keep_verdicts: exceptions`` keeps them."""
     job = question.job()
     chosen = method or choose(job, site.log.events)
-    result = engine.run(job, {question.input: site.arrivals()}, method=chosen)
+    result = engine.run(job, {question.input: site.arrivals()}, method=chosen, memory=memory)
     return Frames(result.windows, result.verdicts.filter(_EXCEPTIONS), result.shared)
 
 

@@ -93,15 +93,21 @@ def _all(site: Site, live: Site, question: Question, engines: Sequence[Engine]) 
     return (
         plain(site, question),
         textbook(site, question),
-        tailrace(site, question),
-        exceptions(site, question),
+        *_and_again(tailrace(site, question)),
+        *_and_again(exceptions(site, question)),
         ToNowhere("window_over", "the textbook job, each key a timeline", site, over, frames=contenders.textbook),
-        each_key(site, question),
+        *_and_again(each_key(site, question)),
         PlainToDelta("plain_delta", "plain windowing, written to Delta", site, question, exact=False),
         Replay("replay", "tailrace replay: all of it, written to Delta", site, question, against="plain_delta"),
         Live("live", "tailrace stream, from the beginning", live, question, most_rounds=LIVE_ROUNDS),
         *(OneMachine(engine.name, TITLES[engine.name], site, question, engine=engine) for engine in engines),
     )
+
+
+def _and_again(first: ToNowhere) -> tuple[Contender, Contender]:
+    """A contender, and the same of days that were replayed before, of which facts are kept."""
+    frames = partial(first.frames, memory=contenders.Remembered())
+    return first, replace(first, name=f"{first.name}_again", title=f"{first.title}, again", frames=frames)
 
 
 TITLES = {"duckdb": "the exact job in DuckDB", "polars": "the exact job in Polars"}
@@ -116,16 +122,16 @@ def textbook(site: Site, question: Question) -> Contender:
     return ToNowhere("window", "the textbook job: Spark's Window", site, question, frames=contenders.textbook)
 
 
-def tailrace(site: Site, question: Question) -> Contender:
+def tailrace(site: Site, question: Question) -> ToNowhere:
     return ToNowhere("tailrace", "Tailrace, windows", site, question, frames=contenders.tailrace)
 
 
-def exceptions(site: Site, question: Question) -> Contender:
+def exceptions(site: Site, question: Question) -> ToNowhere:
     title = "Tailrace, windows and the verdicts that are exceptions"
     return ToNowhere("exceptions", title, site, question, frames=contenders.tailrace_with_exceptions)
 
 
-def each_key(site: Site, question: Question) -> Contender:
+def each_key(site: Site, question: Question) -> ToNowhere:
     over = replace(question, over=question.substream)
     return ToNowhere("over", "Tailrace, each key a timeline", site, over, frames=contenders.tailrace)
 

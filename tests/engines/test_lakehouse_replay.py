@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipelines.batch import packed
+from pipelines.batch import bounds, packed
 from pipelines.core import methods
 from pipelines.core.errors import EnvironmentUnfit, UsageError
 from pipelines.core.model import EVERYTHING, Job, OutputRange
 from pipelines.core.plan import ReadTable
 from pipelines.core.readrange import ReadRange
-from pipelines.core.time import parse_instant
+from pipelines.core.time import DAY, parse_instant
 from pipelines.job.load import parse_job
 from pipelines.lakehouse import runs, small
 from pipelines.lakehouse.ingest import ingest
@@ -170,6 +170,47 @@ def test_a_log_that_is_packed_is_replayed_to_the_same_tables_and_counts(
     for table in ("windows", "verdicts"):
         assert _rows(houses[1], table, job) == _rows(houses[0], table, job)
     assert recompute(found.plan, job, Lakehouse.at(houses[1]), spark=spark) == expected.output_fingerprint
+
+
+def test_what_a_first_pass_found_of_a_day_is_not_looked_for_again_until_its_files_change(
+    spark: SparkSession, loaded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[set[int]] = []
+    plain = bounds._found
+
+    def look(timed: Any, counted: Any, cell: Any, but: Any) -> Any:
+        looked.append(set(but))
+        return plain(timed, counted, cell, but)
+
+    monkeypatch.setattr(bounds, "_found", look)
+    house, twin = tmp_path / "house", tmp_path / "sorted"
+    shutil.copytree(loaded, house)
+    shutil.copytree(loaded, twin)
+    one, two, three = range(T("2026-01-01T00:00:00Z") // DAY, T("2026-01-04T00:00:00Z") // DAY)
+    cut = OutputRange(T("2026-01-01T22:00:00Z"), T("2026-01-03T12:01:00Z"))
+    for records, output, known in (
+        (None, EVERYTHING, set()),
+        (None, EVERYTHING, None),
+        # of the first and the last day parts are read
+        (None, cut, {two}),
+        # the range ends inside a bucket of a day that is read as a whole
+        (None, OutputRange(cut.from_us, T("2026-01-02T23:55:00Z")), set()),
+        (_records(4, first=288), EVERYTHING, {one, two, three}),
+        (_records(4, first=304), EVERYTHING, {one, two, three}),
+    ):
+        if records is not None:
+            _ingest(house, records)
+            shutil.copytree(house / "arrivals", twin / "arrivals", dirs_exist_ok=True)
+        expected = replay(JOB, output, twin, spark=spark)
+        looked.clear()
+        with monkeypatch.context() as many:
+            many.setattr(methods, "FEW_ROWS", 10)
+            found = replay(JOB, output, house, spark=spark)
+        assert found.plan.method.windows == "first_passage"
+        assert looked == ([] if known is None else [known])
+        assert found.output_fingerprint == expected.output_fingerprint
+        assert found.counts_by_verdict == expected.counts_by_verdict
+        assert found.counts_by_reason == expected.counts_by_reason
 
 
 def test_an_older_version_of_the_log_gives_what_it_gave_then(

@@ -1,0 +1,99 @@
+"""Facts of arrival logs, kept in ``facts/<input>``: what a first pass found of a day need not be looked for again.
+
+Only whole days are kept: days whose arrivals all lie inside the read range, so that every run means the same by them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from pipelines.core.facts import Fact, Recalled
+from pipelines.core.plan import Plan
+from pipelines.core.time import DAY
+from pipelines.lakehouse import kept_days
+from pipelines.lakehouse.kept_days import files_by_day, files_digest
+from pipelines.lakehouse.layout import facts_table
+from pipelines.lakehouse.log import LogFile, log_files
+from pipelines.lakehouse.root import Lakehouse
+from pipelines.lakehouse.schema import FACTS
+
+_FORMAT = 1
+"""Part of every setting's digest: raised whenever a fact of one name comes to mean something else."""
+# how many of a day's events lie in an output range is the run's own
+_COLUMNS = {name: "input_partition" if name == "partition" else name for name in Fact._fields if name != "in_range"}
+
+
+class KeptFacts:
+    """The :class:`pipelines.core.facts.Memory` of a plan's reads; what it learned is written by :meth:`save`."""
+
+    def __init__(self, house: Lakehouse, plan: Plan) -> None:
+        self._house = house
+        self._reads = {read.input: read for read in plan.reads}
+        self._range = (plan.read.from_us, plan.read.to_us)
+        self._days: dict[str, tuple[dict[int, str], bool]] = {}
+        self._known: dict[tuple[str, str], dict[int, pa.Table]] = {}
+        self._learned: set[tuple[str, str]] = set()
+
+    def recall(self, input_name: str, asked: str) -> Recalled:
+        """What is known of the days that are to be read."""
+        setting, (days, are_all) = _setting(asked), self._whole_days(input_name)
+        held = kept_days.kept(self._house, facts_table(input_name), FACTS, setting)
+        known = {day: held[day, digest] for day, digest in days.items() if (day, digest) in held}
+        self._known[input_name, asked] = known
+        each = [fact for rows in known.values() for fact in _facts(rows)]
+        return Recalled(tuple(each), frozenset(known), are_all and len(known) == len(days))
+
+    def learn(self, input_name: str, asked: str, found: Sequence[Fact]) -> None:
+        """What a pass found of the other days."""
+        known, (digests, _) = self._known[input_name, asked], self._whole_days(input_name)
+        by_day: dict[int, list[Fact]] = defaultdict(list)
+        for fact in found:
+            if fact.day in digests and fact.day not in known:
+                by_day[fact.day].append(fact)
+        for day, facts in by_day.items():
+            rows = pa.table({column: [getattr(fact, name) for fact in facts] for name, column in _COLUMNS.items()})
+            known[day] = kept_days.identified(_cast(rows), FACTS, _setting(asked), day, digests[day])
+            self._learned.add((input_name, asked))
+
+    def save(self) -> None:
+        """Keep what was learned, in one commit for each thing asked."""
+        for input_name, asked in sorted(self._learned):
+            known = self._known[input_name, asked]
+            setting = _setting(asked)
+            # days that this run did not read stay what they were
+            held = kept_days.kept(self._house, facts_table(input_name), FACTS, setting)
+            rest = [rows for (day, _), rows in held.items() if day not in known]
+            kept_days.keep(self._house, facts_table(input_name), pa.concat_tables([*known.values(), *rest]))
+        self._learned.clear()
+
+    def _whole_days(self, input_name: str) -> tuple[dict[int, str], bool]:
+        """Digests of the days whose arrivals are all read, and whether these are all days of which any is."""
+        if input_name not in self._days:
+            read = self._reads[input_name]
+            log = self._house.open(read.table, read.version)
+            assert log is not None, f"the plan read {read.table}"
+            by_day = files_by_day(log_files(log))
+            touched = [day for day, files in by_day.items() if any(file.may_hold(*self._range) for file in files)]
+            whole = {day: files_digest(by_day[day]) for day in touched if self._is_whole(day, by_day[day])}
+            self._days[input_name] = whole, len(whole) == len(touched)
+        return self._days[input_name]
+
+    def _is_whole(self, day: int, files: Sequence[LogFile]) -> bool:
+        own = day * DAY, (day + 1) * DAY - 1
+        return all(file.lies_within(*own) and file.lies_within(*self._range) for file in files)
+
+
+def _setting(asked: str) -> str:
+    return hashlib.sha256(f"{_FORMAT} {asked}".encode()).hexdigest()[:16]
+
+
+def _facts(rows: pa.Table) -> list[Fact]:
+    return [Fact(**{name: row[column] for name, column in _COLUMNS.items()}) for row in rows.to_pylist()]
+
+
+def _cast(rows: pa.Table) -> pa.Table:
+    return rows.cast(pa.schema([FACTS.field(name) for name in rows.column_names]))
