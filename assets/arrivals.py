@@ -4,6 +4,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import date
+from typing import Any
 
 import dagster as dg
 
@@ -91,9 +92,9 @@ def arrival_order_check(job: Job) -> dg.AssetChecksDefinition:
             reports = [arrival_order(spark.session(), lakehouse.house, part.name, days) for part in job.inputs]
         named = [row for report in reports for row in report.named]
         broken = sum(report.broken for report in reports)
-        metadata = {"rows": sum(report.rows for report in reports), "broken": broken}
+        metadata: dict[str, Any] = {"rows": sum(report.rows for report in reports), "broken": broken}
         if named:
-            metadata["rows_out_of_order"] = _table(named)  # type: ignore[assignment]
+            metadata["rows_out_of_order"] = _table(named)
         first = f"{named[0].input}/{named[0].input_partition}/{named[0].sequence}: {named[0].problem}" if named else ""
         return dg.AssetCheckResult(
             passed=not broken,

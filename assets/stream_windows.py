@@ -34,6 +34,7 @@ def stream_windows_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> 
         skippable=True,
     )
 
+    # Dagster gives the types of its other decorators, not of this one
     @dg.multi_observable_source_asset(name=f"{job.name}__stream_windows", specs=[spec])  # type: ignore[untyped-decorator]
     def stream_windows(context: dg.AssetExecutionContext, lakehouse: LakehouseResource) -> Iterator[dg.ObserveResult]:
         with told():

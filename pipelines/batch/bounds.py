@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
 from functools import cached_property
 from itertools import accumulate
 
@@ -18,14 +17,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipelines.batch.columns import ARRIVAL_DAY, ARRIVAL_US, PARTITION, SEQUENCE, TIME_US
-from pipelines.core.facts import WIDTH_US, Fact, Recalled
-
-NOTHING = Recalled()
+from pipelines.core.facts import NOTHING, WIDTH_US, Fact, Recalled
+from pipelines.core.time import date_of
 
 MOST_FACTS = 500_000
 """More would not fit the driver's memory with ease."""
 
-_EPOCH = date(1970, 1, 1)
 _MOST_BUCKETS = 20_000
 _NOTHING_US = -(2**62)
 """Below every time that is, and still a number after an arrival is added."""
@@ -142,7 +139,7 @@ def _found(timed: DataFrame, counted: Column | None, cell: Column | None, but: C
         keys["cell_us"] = cell
         found["least_arrival_us"] = F.min(ARRIVAL_US)
     if but:
-        timed = timed.filter(~F.col(ARRIVAL_DAY).isin([_EPOCH + timedelta(days=day) for day in sorted(but)]))
+        timed = timed.filter(~F.col(ARRIVAL_DAY).isin([date_of(day) for day in sorted(but)]))
     grouped = timed.groupBy(*(key.alias(name) for name, key in keys.items()))
     rows = grouped.agg(*(one.alias(name) for name, one in found.items())).limit(MOST_FACTS + 1).collect()
     return tuple(Fact(**row.asDict()) for row in rows)

@@ -66,8 +66,9 @@ def run(
 
     Half-open ``output`` acts on ``window_end`` and on the arrival time of verdicts and dead letters; the caller sees
     to it that ``arrivals``, together with ``carry`` if there is one, hold what makes that range exact. ``method`` is
-    how watermarks are found; any but ``window`` passes over the logs once before this returns. It is left for
-    ``window`` where a log turns out not to suit it. Raises :class:`UsageError` if an input is missing.
+    how watermarks are found; any but ``window`` passes over the logs once before this returns, but for the days that
+    ``memory`` recalls. It is left for ``window`` where a log turns out not to suit it.
+    Raises :class:`UsageError` if an input is missing.
     """
     logs = _logs(job, arrivals, memory)
     match job.profile:

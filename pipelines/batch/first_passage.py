@@ -128,11 +128,11 @@ def with_cell_of_timeline(
     the whole log. An asking event counts in the highest of the cells ``(own, partition's]`` that its timeline had
     reached before it: so these cells of asking timelines are all that is looked up.
     """
-    asked_us = F.sequence(F.col(OWN_US) + cells.width_us, SYSTEM_US, F.lit(cells.width_us).cast("bigint"))
     few = asking.select(*timeline, SEQUENCE, OWN_US, SYSTEM_US).localCheckpoint(eager=True)
     ((asked_cells,),) = few.agg(F.sum((F.col(SYSTEM_US) - F.col(OWN_US)) / cells.width_us)).collect()
     if asked_cells is not None and asked_cells > MOST_ASKED:
         return None
+    asked_us = F.sequence(F.col(OWN_US) + cells.width_us, SYSTEM_US, F.lit(cells.width_us).cast("bigint"))
     asked = few.select(*timeline, SEQUENCE, F.explode(asked_us).alias(_FOUND_US))
     places = [*timeline, _FOUND_US]
     keys = asked.select(_hash(asked, places).alias(_KEY)).distinct()

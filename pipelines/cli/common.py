@@ -72,8 +72,10 @@ def _with_global_options(function: Function) -> Function:
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=getattr(Context, name), annotation=annotation)
         for name, annotation in _OPTIONS.items()
     ]
+    # what a wrapper is called with is told by attributes that mypy does not know of functions
     call.__signature__ = own.replace(parameters=[*own.parameters.values(), *extra])  # type: ignore[attr-defined]
     call.__annotations__ = {**function.__annotations__, **_OPTIONS}
+    # it takes more than the function, which a type of the same name can't say
     return call  # type: ignore[return-value]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from pipelines.core.carry import Carries
 from pipelines.core.model import Arrival, Fate, Job, Query, SimpleWindow
@@ -35,12 +36,12 @@ class Event:
         """The arrival order ``(arrival_time, input_partition, sequence)``; see :func:`place_of`."""
         return place_of(self.arrival)
 
-    def fate(self, **decided: object) -> Fate:
+    def fate(self, **decided: Any) -> Fate:
         """The event's fate with what the policy decided."""
         one = self.arrival
         assert one.input_partition is not None
         who = (one.input, one.input_partition, one.sequence, one.arrival_time_us, self.event_time_us)
-        return Fate(*who, **decided)  # type: ignore[arg-type]
+        return Fate(*who, **decided)
 
 
 def place_of(arrival: Arrival) -> tuple[int, int, int]:

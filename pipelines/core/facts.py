@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from pipelines.core.model import OutputRange
@@ -47,7 +47,7 @@ class Recalled:
     """Facts of whole days that an earlier pass found; ``complete``: there are no other days to read."""
 
     each: tuple[Fact, ...] = ()
-    days: frozenset[int] = field(default_factory=frozenset)
+    days: frozenset[int] = frozenset()
     complete: bool = False
 
     def of(self, output: OutputRange) -> Recalled:
@@ -60,6 +60,9 @@ class Recalled:
             if fact.day not in divided
         ]
         return Recalled(tuple(counted), self.days - divided, self.complete and not divided)
+
+
+NOTHING = Recalled()
 
 
 class Memory(Protocol):

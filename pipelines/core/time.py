@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 MICROSECOND = 1
 MILLISECOND = 1_000
@@ -50,6 +50,16 @@ _ISO = re.compile(
     r"P(?:(?P<w>\d+)W)?(?:(?P<d>\d+)D)?"
     r"(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+)(?:[.,](?P<frac>\d{1,6}))?S)?)?"
 )
+
+
+def date_of(day: int) -> date:
+    """The UTC date of a day counted from 1970-01-01."""
+    return EPOCH.date() + timedelta(days=day)
+
+
+def day_of(one: date) -> int:
+    """Days from 1970-01-01 to the date."""
+    return (one - EPOCH.date()).days
 
 
 def parse_instant(text: str, *, truncate: bool = False) -> int:

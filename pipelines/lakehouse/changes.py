@@ -15,7 +15,7 @@ import pyarrow.fs as pafs
 from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 
-from pipelines.core.time import DAY, MILLISECOND, parse_instant
+from pipelines.core.time import DAY, MILLISECOND, day_of, parse_instant
 from pipelines.lakehouse.compact import is_compaction
 from pipelines.lakehouse.log import LogFile, log_files
 
@@ -93,7 +93,7 @@ def _of_file(version: int, file: dict[str, Any], what: str) -> Change:
     day = (file.get("partitionValues") or {}).get("arrival_date")
     if day is not None:
         # a removal need not repeat the statistics; the day it lay in is known all the same
-        day_us = (date.fromisoformat(day) - date(1970, 1, 1)).days * DAY
+        day_us = day_of(date.fromisoformat(day)) * DAY
         first_us = day_us if first_us is None else first_us
         last_us = day_us + DAY - 1 if last_us is None else last_us
     return Change(version, first_us, last_us, stats.get("numRecords"), what)

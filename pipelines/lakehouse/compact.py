@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
 
 import pyarrow as pa
 from deltalake import ColumnProperties, CommitProperties, DeltaTable, WriterProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from pipelines.core.time import date_of
 from pipelines.lakehouse.log import LogFile, log_files
 
 SMALL_BYTES = 4 * 2**20
@@ -117,4 +117,4 @@ def _rewrite(log: DeltaTable, day: int, files: Sequence[LogFile]) -> None:
 
 
 def _name(day: int) -> str:
-    return (date(1970, 1, 1) + timedelta(days=day)).isoformat()
+    return date_of(day).isoformat()

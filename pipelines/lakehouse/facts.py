@@ -17,7 +17,7 @@ from pipelines.core.time import DAY
 from pipelines.lakehouse import kept_days
 from pipelines.lakehouse.kept_days import files_by_day, files_digest
 from pipelines.lakehouse.layout import facts_table
-from pipelines.lakehouse.log import LogFile, log_files
+from pipelines.lakehouse.log import LogFile, log_files, shows_all_rows
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import FACTS
 
@@ -25,6 +25,7 @@ _FORMAT = 1
 """Part of every setting's digest: raised whenever a fact of one name comes to mean something else."""
 # how many of a day's events lie in an output range is the run's own
 _COLUMNS = {name: "input_partition" if name == "partition" else name for name in Fact._fields if name != "in_range"}
+_SCHEMA = pa.schema([FACTS.field(column) for column in _COLUMNS.values()])
 
 
 class KeptFacts:
@@ -55,8 +56,9 @@ class KeptFacts:
             if fact.day in digests and fact.day not in known:
                 by_day[fact.day].append(fact)
         for day, facts in by_day.items():
-            rows = pa.table({column: [getattr(fact, name) for fact in facts] for name, column in _COLUMNS.items()})
-            known[day] = kept_days.identified(_cast(rows), FACTS, _setting(asked), day, digests[day])
+            columns = {column: [getattr(fact, name) for fact in facts] for name, column in _COLUMNS.items()}
+            rows = pa.table(columns, schema=_SCHEMA)
+            known[day] = kept_days.identified(rows, FACTS, _setting(asked), day, digests[day])
             self._learned.add((input_name, asked))
 
     def save(self) -> None:
@@ -78,7 +80,11 @@ class KeptFacts:
             assert log is not None, f"the plan read {read.table}"
             by_day = files_by_day(log_files(log))
             touched = [day for day, files in by_day.items() if any(file.may_hold(*self._range) for file in files)]
-            whole = {day: files_digest(by_day[day]) for day in touched if self._is_whole(day, by_day[day])}
+            whole = {
+                day: files_digest(by_day[day])
+                for day in touched
+                if shows_all_rows(log) and self._is_whole(day, by_day[day])
+            }
             self._days[input_name] = whole, len(whole) == len(touched)
         return self._days[input_name]
 
@@ -93,7 +99,3 @@ def _setting(asked: str) -> str:
 
 def _facts(rows: pa.Table) -> list[Fact]:
     return [Fact(**{name: row[column] for name, column in _COLUMNS.items()}) for row in rows.to_pylist()]
-
-
-def _cast(rows: pa.Table) -> pa.Table:
-    return rows.cast(pa.schema([FACTS.field(name) for name in rows.column_names]))

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from datetime import date, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 
-from pipelines.core.errors import EnvironmentUnfit
+from pipelines.core.time import date_of, day_of
+from pipelines.lakehouse.commits import committed
 from pipelines.lakehouse.log import LogFile
 from pipelines.lakehouse.root import Lakehouse
 
 _ATTEMPTS = 5
-_EPOCH = date(1970, 1, 1)
 
 
 def files_by_day(files: Sequence[LogFile]) -> dict[int, list[LogFile]]:
@@ -56,7 +54,7 @@ def kept(house: Lakehouse, name: str, schema: pa.Schema, setting: str) -> dict[t
     begin = 0
     for end in range(1, len(days) + 1):
         if end == len(days) or (days[end], digests[end]) != (days[begin], digests[begin]):
-            found[(days[begin] - _EPOCH).days, digests[begin]] = rows.slice(begin, end - begin)
+            found[day_of(days[begin]), digests[begin]] = rows.slice(begin, end - begin)
             begin = end
     return found
 
@@ -66,7 +64,7 @@ def identified(rows: pa.Table, schema: pa.Schema, setting: str, day: int, digest
     many = len(rows)
     own = {
         "setting": pa.repeat(pa.scalar(setting), many),
-        "arrival_date": pa.repeat(pa.scalar(_EPOCH + timedelta(days=day), pa.date32()), many),
+        "arrival_date": pa.repeat(pa.scalar(date_of(day), pa.date32()), many),
         "files": pa.repeat(pa.scalar(digest), many),
     }
     columns = [own[name] if name in own else rows[name] for name in schema.names]
@@ -76,27 +74,21 @@ def identified(rows: pa.Table, schema: pa.Schema, setting: str, day: int, digest
 def keep(house: Lakehouse, name: str, rows: pa.Table) -> None:
     """Replace what the table holds of the rows' one setting, in one commit.
 
-    Where other runs write theirs each time that this one tries, it is left to them. Raises :class:`EnvironmentUnfit`
-    if the table cannot be written at all.
+    Where other runs write theirs each time that this one tries, it is left to them.
+    Raises :class:`pipelines.core.errors.EnvironmentUnfit` if the table cannot be written at all.
     """
     (setting,) = rows["setting"].unique().to_pylist() or [None]
     if setting is None:
         return
     # no retry by itself: two first commits of a setting touch no common file, and both would stay
     told = {"tailrace": name.partition("/")[0], "setting": setting}
-    commit = CommitProperties(custom_metadata=told, max_commit_retries=0)
-    for _ in range(_ATTEMPTS):
-        table = house.open(name)
-        try:
-            if table is None:
-                write_deltalake(house.uri(name), rows, mode="error", partition_by=["setting"], commit_properties=commit)
-            else:
-                only = f"setting = '{setting}'"
-                write_deltalake(table, rows, mode="overwrite", predicate=only, commit_properties=commit)
-            return
-        except CommitFailedError:
-            continue  # another run kept its own meanwhile
-        except DeltaError as error:
-            if table is None and house.open(name) is not None:
-                continue
-            raise EnvironmentUnfit(f"the table {name} cannot be written: {error}") from error
+    about = CommitProperties(custom_metadata=told, max_commit_retries=0)
+
+    def write(table: DeltaTable | None) -> None:
+        if table is None:
+            write_deltalake(house.uri(name), rows, mode="error", partition_by=["setting"], commit_properties=about)
+        else:
+            only = f"setting = '{setting}'"
+            write_deltalake(table, rows, mode="overwrite", predicate=only, commit_properties=about)
+
+    committed(house, name, write, _ATTEMPTS)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from pipelines.core.time import DAY, MILLISECOND, from_datetime
+from pipelines.core.time import DAY, MILLISECOND, date_of, day_of, from_datetime
 from pipelines.lakehouse.arrow import plain_rows, read_stream
 from pipelines.lakehouse.order import FOR_ALL, Tail
 
@@ -40,8 +40,7 @@ class LogFile:
         """Whether the path alone tells the day, as Delta's writers lay files out but need not."""
         if self.arrival_day is None:
             return False
-        day = date(1970, 1, 1) + timedelta(days=self.arrival_day)
-        return re.fullmatch(f"arrival_date={day.isoformat()}/[^/%]+", self.path) is not None
+        return re.fullmatch(f"arrival_date={date_of(self.arrival_day).isoformat()}/[^/%]+", self.path) is not None
 
     def may_hold(self, from_us: int | None, to_us: int | None) -> bool:
         """Whether an arrival in ``[from_us, to_us]`` can lie in this file."""
@@ -76,6 +75,11 @@ def data_files(table: DeltaTable, columns: Sequence[str]) -> list[dict[str, Any]
 def log_files(table: DeltaTable) -> list[LogFile]:
     """All data files of an arrival log at the version it was opened at."""
     return [_file(row) for row in data_files(table, _COLUMNS)]
+
+
+def shows_all_rows(table: DeltaTable) -> bool:
+    """Whether files alone say what the table holds: no row of them is masked, no column is renamed."""
+    return bool(table.protocol().min_reader_version <= 1)
 
 
 def end_of_log(files: list[LogFile]) -> int | None:
@@ -148,7 +152,7 @@ def _file(row: dict[str, Any]) -> LogFile:
         path=str(row["path"]),
         size_bytes=size,
         rows=rows if isinstance(rows, int) else None,
-        arrival_day=(day - date(1970, 1, 1)).days if isinstance(day, date) else None,
+        arrival_day=day_of(day) if isinstance(day, date) else None,
         first_us=from_datetime(first) if isinstance(first, datetime) else None,
         last_us=from_datetime(last) + _CUT_US if isinstance(last, datetime) else None,
         partitions=(low, high) if isinstance(low, int) and isinstance(high, int) else None,

@@ -16,10 +16,10 @@ from pipelines.core.methods import choose
 from pipelines.core.model import EVERYTHING, Input, Job, OutputRange
 from pipelines.core.plan import Plan, ReadTable, SummaryUse, WrittenTable, is_settled
 from pipelines.core.readrange import ReadRange
-from pipelines.core.time import DAY, MAX_INSTANT_US, MIN_INSTANT_US
+from pipelines.core.time import DAY, MAX_INSTANT_US, MIN_INSTANT_US, day_of
 from pipelines.lakehouse.history import LogHistory
 from pipelines.lakehouse.layout import Layout, arrivals_table, result_tables, summaries_table
-from pipelines.lakehouse.log import LogFile, data_files, end_of_log, log_files
+from pipelines.lakehouse.log import LogFile, data_files, end_of_log, log_files, shows_all_rows
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import last_succeeded
 from pipelines.lakehouse.schema import alike, arrivals_schema
@@ -158,7 +158,7 @@ def _read_table(table: DeltaTable, part: Input, read: ReadRange) -> ReadTable:
 
 def _paths(table: DeltaTable, files: Sequence[LogFile]) -> tuple[str, ...]:
     """The files by name, if they can be read without the Delta log: few, and nothing in them is masked or renamed."""
-    if table.protocol().min_reader_version > 1 or len(files) > NAMED_FILES:
+    if not shows_all_rows(table) or len(files) > NAMED_FILES:
         return ()
     if not all(file.lies_in_its_day for file in files):
         return ()
@@ -192,7 +192,7 @@ def _written_table(house: Lakehouse, name: str, layout: Layout, output: OutputRa
 def _day_touched(day: object, output: OutputRange) -> bool:
     if not isinstance(day, date):
         return True
-    day_us = (day - date(1970, 1, 1)).days * DAY
+    day_us = day_of(day) * DAY
     return (output.from_us is None or day_us + DAY > output.from_us) and (output.to_us is None or day_us < output.to_us)
 
 

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, QueryBuilder, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
+from deltalake.exceptions import CommitFailedError
 
-from pipelines.core.errors import EnvironmentUnfit
 from pipelines.lakehouse.arrow import plain_rows, read_stream
+from pipelines.lakehouse.commits import commit
 from pipelines.lakehouse.compact import COMPACTION
 from pipelines.lakehouse.log import data_files
 from pipelines.lakehouse.root import RUNS, Lakehouse
@@ -31,28 +31,19 @@ _MOST_FILES = 64
 def record(house: Lakehouse, row: Mapping[str, Any]) -> None:
     """Write ``row`` (values by column name, instants as datetimes), replacing an earlier row of the same run."""
     rows = pa.Table.from_pylist([{name: row.get(name) for name in COLUMNS.names}], schema=COLUMNS)
-    for _ in range(_ATTEMPTS):
-        table = house.open(RUNS)
-        commit = CommitProperties(custom_metadata={"tailrace": str(row["kind"]), "run_id": str(row["run_id"])})
-        try:
-            if table is None:
-                write_deltalake(house.uri(RUNS), rows, mode="error", partition_by=["job"], commit_properties=commit)
-            elif row["status"] == RUNNING:
-                write_deltalake(table, rows, mode="append", schema_mode="merge", commit_properties=commit)
-            else:
-                mine = f"job = '{row['job']}' AND run_id = '{row['run_id']}'"
-                write_deltalake(
-                    table, rows, mode="overwrite", schema_mode="merge", predicate=mine, commit_properties=commit
-                )
-                _compact(house, str(row["job"]))
-            return
-        except CommitFailedError:
-            continue  # another run wrote its row meanwhile
-        except DeltaError as error:
-            if table is None and house.open(RUNS) is not None:
-                continue
-            raise EnvironmentUnfit(f"the table {RUNS} cannot be written: {error}") from error
-    raise EnvironmentUnfit(f"the table {RUNS} was changed by others {_ATTEMPTS} times in a row", hint="run again")
+    about = CommitProperties(custom_metadata={"tailrace": str(row["kind"]), "run_id": str(row["run_id"])})
+
+    def write(table: DeltaTable | None) -> None:
+        if table is None:
+            write_deltalake(house.uri(RUNS), rows, mode="error", partition_by=["job"], commit_properties=about)
+        elif row["status"] == RUNNING:
+            write_deltalake(table, rows, mode="append", schema_mode="merge", commit_properties=about)
+        else:
+            mine = f"job = '{row['job']}' AND run_id = '{row['run_id']}'"
+            write_deltalake(table, rows, mode="overwrite", schema_mode="merge", predicate=mine, commit_properties=about)
+            _compact(house, str(row["job"]))
+
+    commit(house, RUNS, write, _ATTEMPTS)
 
 
 def _compact(house: Lakehouse, job_name: str) -> None:
@@ -72,7 +63,7 @@ def runs_of(house: Lakehouse, job_name: str) -> list[dict[str, Any]]:
     table = house.open(RUNS)
     if table is None:
         return []
-    # not as a dataset of Arrow's, whose import takes longer than a plan
+    # not as a dataset of Arrow's, whose import takes longer than a plan; the loader lets no quote into a job's name
     query = QueryBuilder().register("runs", table).execute(f"SELECT * FROM runs WHERE job = '{job_name}'")  # noqa: S608
     return sorted(plain_rows(read_stream(query)), key=lambda row: (row["started_at"], row["run_id"]))
 

@@ -15,12 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
 
-from pipelines.core.errors import EnvironmentUnfit
 from pipelines.core.model import AnyOf, Grid, Job, OutputRange, Session, Window
 from pipelines.core.plan import Plan
 from pipelines.core.time import DAY
+from pipelines.lakehouse.commits import commit
 from pipelines.lakehouse.layout import Layout, is_whole_days, result_tables
 from pipelines.lakehouse.root import Lakehouse
 
@@ -131,29 +130,22 @@ def replace_rows(
     """
     assert pc.all(_inside(rows, layout, output)).as_py() is not False, f"{name}: a row lies outside of {output}"
     # another commit meanwhile, whatever it did, may have changed what is kept
-    commit = CommitProperties(custom_metadata=dict(told), max_commit_retries=0)
+    about = CommitProperties(custom_metadata=dict(told), max_commit_retries=0)
     days = layout.days(output)
-    for _ in range(_ATTEMPTS):
-        table = house.open(name)
-        try:
-            if table is None:
-                place, sorted_rows = house.uri(name), _sorted(rows, layout)
-                write_deltalake(place, sorted_rows, mode="error", partition_by=[layout.day], commit_properties=commit)
-            elif days is None:
-                sorted_rows = _sorted(rows, layout)
-                write_deltalake(table, sorted_rows, mode="overwrite", schema_mode="overwrite", commit_properties=commit)
-            else:
-                kept = [] if is_whole_days(output) else [_outside(table, layout, output, rows.schema)]
-                together = _sorted(pa.concat_tables([rows, *kept]), layout)
-                write_deltalake(table, together, mode="overwrite", predicate=days, commit_properties=commit)
-            return
-        except CommitFailedError:
-            continue  # another run committed its range meanwhile
-        except DeltaError as error:
-            if table is None and house.open(name) is not None:
-                continue
-            raise EnvironmentUnfit(f"the table {name} cannot be written: {_first_line(error)}") from error
-    raise EnvironmentUnfit(f"the table {name} was changed by others {_ATTEMPTS} times in a row", hint="run again")
+
+    def write(table: DeltaTable | None) -> None:
+        if table is None:
+            place, sorted_rows = house.uri(name), _sorted(rows, layout)
+            write_deltalake(place, sorted_rows, mode="error", partition_by=[layout.day], commit_properties=about)
+        elif days is None:
+            sorted_rows = _sorted(rows, layout)
+            write_deltalake(table, sorted_rows, mode="overwrite", schema_mode="overwrite", commit_properties=about)
+        else:
+            kept = [] if is_whole_days(output) else [_outside(table, layout, output, rows.schema)]
+            together = _sorted(pa.concat_tables([rows, *kept]), layout)
+            write_deltalake(table, together, mode="overwrite", predicate=days, commit_properties=about)
+
+    commit(house, name, write, _ATTEMPTS)
 
 
 def _outside(table: DeltaTable, layout: Layout, output: OutputRange, schema: pa.Schema) -> pa.Table:
@@ -179,10 +171,6 @@ def _inside(rows: pa.Table, layout: Layout, output: OutputRange) -> pa.Array:
 
 def _sorted(rows: pa.Table, layout: Layout) -> pa.Table:
     return rows.sort_by([(column, "ascending") for column in (layout.day, layout.time)])
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _nullable(rows: pa.Table) -> pa.Table:

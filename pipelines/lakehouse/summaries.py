@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass
-from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,11 +20,11 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from pipelines.core.carry import Clock, Setting, Summary, SummaryRow, timeline_text
-from pipelines.core.time import DAY
+from pipelines.core.time import DAY, date_of, day_of
 from pipelines.lakehouse import kept_days
 from pipelines.lakehouse.kept_days import files_by_day, files_digest
 from pipelines.lakehouse.layout import summaries_table
-from pipelines.lakehouse.log import log_files
+from pipelines.lakehouse.log import log_files, shows_all_rows
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import SUMMARIES, TIMESTAMP
 
@@ -36,7 +35,6 @@ Instants = npt.NDArray[np.int64]
 
 _FORMAT = 1
 """Part of every setting's digest: raised whenever the rows of one log and setting come to mean something else."""
-_EPOCH = date(1970, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +63,7 @@ def summed(
     """
     key = setting_digest(setting)
     by_day = files_by_day(log_files(log))
-    kept = kept_days.kept(house, summaries_table(input_name), SUMMARIES, key)
+    kept = kept_days.kept(house, summaries_table(input_name), SUMMARIES, key) if shows_all_rows(log) else {}
     parts: list[pa.Table] = []
     made: list[int] = []
     dataset: ds.Dataset | None = None
@@ -115,7 +113,7 @@ def _summary(rows: pa.Table) -> Summary:
     found: list[SummaryRow] = []
     clocks: dict[int, Clock] = {}
     for row in rows.to_pylist():
-        day = (row["arrival_date"] - _EPOCH).days
+        day = day_of(row["arrival_date"])
         if row["received"] is not None:
             clocks[day] = Clock(row["received"], row["baseline_us"], row["cti_us"])
             continue
@@ -148,7 +146,7 @@ def _arrivals(dataset: ds.Dataset, setting: Setting, day: int, before_us: int | 
     own = ["arrival_time", "input_partition", "sequence", "kind", "punctuation_time"]
     payload = [name for name in (setting.time, setting.end, *setting.over) if name is not None]
     names = list(dict.fromkeys([*own, *payload]))
-    wanted = pc.field("arrival_date") == pa.scalar(_EPOCH + timedelta(days=day), pa.date32())
+    wanted = pc.field("arrival_date") == pa.scalar(date_of(day), pa.date32())
     if before_us is not None:
         wanted = wanted & (pc.field("arrival_time") < pa.scalar(before_us, TIMESTAMP))
     held = {name.lower(): name for name in dataset.schema.names}

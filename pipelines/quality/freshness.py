@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from pipelines.core.model import Job, OutputRange
 from pipelines.core.readrange import look_back, reach_of, read_range
-from pipelines.core.time import DAY, MILLISECOND, format_instant, from_datetime, to_datetime
+from pipelines.core.time import DAY, MILLISECOND, day_of, format_instant, from_datetime, to_datetime
 from pipelines.lakehouse.changes import Change, changes_since, last_change
 from pipelines.lakehouse.layout import arrivals_table
 from pipelines.lakehouse.log import log_files
@@ -56,7 +56,7 @@ class Settled:
 
 def day_range(day: date) -> OutputRange:
     """The UTC day as an output range."""
-    day_us = (day - date(1970, 1, 1)).days * DAY
+    day_us = day_of(day) * DAY
     return OutputRange(day_us, day_us + DAY)
 
 

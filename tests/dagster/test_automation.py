@@ -257,8 +257,9 @@ def test_an_arrival_near_midnight_makes_stale_exactly_the_days_that_read_it(
     ("settled", "arrival", "is_stale"),
     [
         (False, "2026-03-12T00:00:00Z", True),
-        (True, "2026-03-12T00:00:00Z", True),  # beside the last arrival that the replay knew
-        (True, "2026-03-12T00:00:01Z", False),
+        # the log's statistics tell milliseconds: beside the last arrival that the replay knew, and after it
+        (True, "2026-03-12T00:00:00.000999Z", True),
+        (True, "2026-03-12T00:00:00.001Z", False),
         (True, "2026-03-04T12:00:00Z", True),
     ],
 )

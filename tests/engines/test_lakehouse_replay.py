@@ -193,6 +193,8 @@ def test_what_a_first_pass_found_of_a_day_is_not_looked_for_again_until_its_file
         (None, EVERYTHING, None),
         # of the first and the last day parts are read
         (None, cut, {two}),
+        # of a day that is read as a whole only some buckets lie in the range
+        (None, OutputRange(cut.from_us, T("2026-01-02T23:45:00Z")), {two}),
         # the range ends inside a bucket of a day that is read as a whole
         (None, OutputRange(cut.from_us, T("2026-01-02T23:55:00Z")), set()),
         (_records(4, first=288), EVERYTHING, {one, two, three}),
@@ -211,6 +213,19 @@ def test_what_a_first_pass_found_of_a_day_is_not_looked_for_again_until_its_file
         assert found.output_fingerprint == expected.output_fingerprint
         assert found.counts_by_verdict == expected.counts_by_verdict
         assert found.counts_by_reason == expected.counts_by_reason
+
+
+def test_what_is_kept_of_a_day_counts_for_nothing_where_rows_of_its_files_are_masked(
+    spark: SparkSession, loaded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = tmp_path / "house"
+    shutil.copytree(loaded, house)
+    monkeypatch.setattr(methods, "FEW_ROWS", 10)
+    assert replay(JOB, EVERYTHING, house, spark=spark).events == 288
+    log = f"delta.`{house}/arrivals/cars`"
+    spark.sql(f"ALTER TABLE {log} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    spark.sql(f"DELETE FROM {log} WHERE sequence = 100")
+    assert replay(JOB, EVERYTHING, house, spark=spark).events == 287
 
 
 def test_an_older_version_of_the_log_gives_what_it_gave_then(
