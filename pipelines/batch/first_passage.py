@@ -56,6 +56,10 @@ class Cells:
         """The cell that holds the instant."""
         return end_at_or_after(instant_us, self.width_us, self.origin_us)
 
+    def reached(self, out_of_order_us: int) -> Column:
+        """The cell that an event of TIME_US takes the watermark to."""
+        return self.at(F.col(TIME_US) - out_of_order_us)
+
 
 def steps(spark: SparkSession, facts: Facts, cells: Cells) -> DataFrame | None:
     """One row per partition, cell and slot of arrival: the cell is in force there for positions ``(from, to]``.
@@ -136,8 +140,8 @@ def with_cell_of_timeline(
     asked = few.select(*timeline, SEQUENCE, F.explode(asked_us).alias(_FOUND_US))
     places = [*timeline, _FOUND_US]
     keys = asked.select(_hash(asked, places).alias(_KEY)).distinct()
-    later = cells.at(F.col(TIME_US) - out_of_order_us)
-    near = timed.filter(F.col(TIME_US).isNotNull()).select(*timeline, SEQUENCE, later.alias(_FOUND_US))
+    reached_us = cells.reached(out_of_order_us).alias(_FOUND_US)
+    near = timed.filter(F.col(TIME_US).isNotNull()).select(*timeline, SEQUENCE, reached_us)
     near = near.withColumn(_KEY, _hash(near, places)).join(F.broadcast(keys), _KEY, "left_semi")
     reached = near.groupBy(*places).agg(F.min(SEQUENCE).alias(_FROM_SEQUENCE))
     found = asked.join(reached, places).filter(F.col(_FROM_SEQUENCE) < F.col(SEQUENCE))

@@ -1,16 +1,7 @@
-"""Profile stream_analytics: early guard, late tolerance, out-of-order tolerance, and what is made of the survivors.
+"""Profile stream_analytics: verdicts and windows, by the method of finding watermarks that was chosen.
 
-With arrival time ``a``, event time ``e``, late tolerance L and out-of-order tolerance O, in this order:
-
-- early iff ``e > a + guard``: dropped whatever the action, and its time moves no watermark;
-- late iff ``e < a - L``: moved to ``a - L``, or dropped;
-- out of order iff the time so far is ``< W``: moved to ``W``, or dropped,
-
-where ``W = max(M, a - L) - O`` and M is the largest late-adjusted time of the timeline's events that came before and
-were neither early nor invalid. What late or out-of-order events were in the end does not matter to M: a late event
-sits at ``a - L``, below which no later event of the partition can lie; an out-of-order one is below M already. That
-is why M is a plain prefix maximum. Every comparison is strict; equality is in tolerance. Punctuations are passed
-over: an idle watermark never overtakes the arrival it waits for.
+What is decided stands in :mod:`pipelines.batch.policy_stream_analytics`; here is what it is asked about: all events
+after a sort, or those that a bound leaves open, or none where windows need no more than cells.
 """
 
 from __future__ import annotations
@@ -20,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipelines.batch.bounds import Facts, facts
@@ -34,17 +25,12 @@ from pipelines.batch.columns import (
     INPUT,
     IS_PUNCTUATION,
     KEY_VALID,
-    LIFETIME_END_US,
     MAX_BEFORE_US,
-    MISSED_US,
     PARTITION,
-    REASONS,
     SEQUENCE,
     SYSTEM_US,
     TIME_US,
-    VERDICT,
     VERDICT_COLUMNS,
-    WATERMARK_US,
     WINDOW,
     WINDOW_END_US,
     within,
@@ -62,6 +48,7 @@ from pipelines.batch.joins import joined
 from pipelines.batch.logs import Log
 from pipelines.batch.normalise import condition, quoted
 from pipelines.batch.packed import packing, with_max_before
+from pipelines.batch.policy_stream_analytics import at_arrival, is_exception, is_settled, with_time, with_verdict
 from pipelines.batch.scan import prefix_max
 from pipelines.batch.timelines import CARRY_US, timelines
 from pipelines.batch.windows_stream_analytics import windowed
@@ -71,9 +58,6 @@ from pipelines.core.model import EVERYTHING, Input, Job, OutputRange, StreamAnal
 
 _ASKED = (PARTITION, SEQUENCE, ARRIVAL_US, EVENT_US, KEY_VALID, TIME_US)
 """What a verdict is made of."""
-_LATE = "__late"
-_OUT_OF_ORDER = "__out_of_order"
-_REFUSAL = "__refusal"
 
 
 @dataclass(frozen=True)
@@ -174,16 +158,16 @@ def _names(job: Job) -> tuple[str, ...]:
 
 def _ordered(job: Job, log: Log, output: OutputRange, carry: Carry | None, method: Method) -> _Ordered:
     if log.source.timestamp_by is None:
-        rows = _at_arrival(log.rows())
+        rows = at_arrival(log.rows())
         return _Ordered(_events(rows), rows)
     policy = _policy(job, log.source)
-    heard = _timed(log.rows(), policy)
+    heard = with_time(log.rows(), policy)
     if method.verdicts == "packed":
         packed = _packed(job, log, heard, output, carry, policy, cells=_cells(job, carry, method))
         if packed is not None:
             return packed
     scanned = prefix_max(_events(heard), _timeline(log.source), (SEQUENCE,), TIME_US, MAX_BEFORE_US)
-    return _Ordered(_judged(_with_carry(scanned, log.source, carry), policy), heard)
+    return _Ordered(with_verdict(_with_carry(scanned, log.source, carry), policy), heard)
 
 
 def _packed(
@@ -205,7 +189,9 @@ def _packed(
     if known is None or pack is None:
         return None
     everything = job.keep_verdicts == "all"
-    settled = F.lit(False) if everything else _is_settled(known, carry, policy)
+    settled = (
+        F.lit(False) if everything else is_settled(known.highest_at(F.col(ARRIVAL_US), _carried_us(carry)), policy)
+    )
     in_cells = None if cells is None else _in_cells(log, timed, known, cells, policy)
     everywhere = [name for name in timed.columns if name not in (ARRIVAL_TIME, ARRIVAL_DAY)]
     wanted = everywhere if in_cells is None else [*_ASKED, *log.source.over]
@@ -213,22 +199,15 @@ def _packed(
     scanned = _with_carry(scanned, log.source, carry)
     events = None if everything else known.rows_in_range
     if in_cells is not None:
-        asked = (scanned if everything else scanned.filter(_is_exception(policy))).withColumn(
+        asked = (scanned if everything else scanned.filter(is_exception(policy))).withColumn(
             INPUT, F.lit(log.source.name)
         )
-        return _Ordered(_judged(asked, policy), heard, None, in_cells, events)
-    judged = _judged(scanned, policy)
+        return _Ordered(with_verdict(asked, policy), heard, None, in_cells, events)
+    judged = with_verdict(scanned, policy)
     if everything:
         return _Ordered(judged, heard, shared=scanned)
     simply = timed.filter(settled).select(*map(quoted, everywhere), F.col(TIME_US).alias(SYSTEM_US))
     return _Ordered(judged, heard, simply, None, events, scanned)
-
-
-def _is_settled(known: Facts, carry: Carry | None, policy: StreamAnalyticsOrdering) -> Column:
-    """Whether an event is in time and in order whatever its timeline has seen; never null."""
-    highest = known.highest_at(F.col(ARRIVAL_US), _carried_us(carry))
-    in_order = F.col(TIME_US) >= highest - policy.out_of_order_us
-    return F.coalesce((F.col(EVENT_US) == F.col(TIME_US)) & in_order, F.lit(False))
 
 
 def _carried_us(carry: Carry | None) -> int | None:
@@ -260,7 +239,7 @@ def _facts(
     log: Log, timed: DataFrame, policy: StreamAnalyticsOrdering, cells: Cells | None, output: OutputRange | None = None
 ) -> Facts | None:
     """By the cell that an event takes the watermark to, where there are cells; counted, where there is an output."""
-    cell = None if cells is None else cells.at(F.col(TIME_US) - policy.out_of_order_us)
+    cell = None if cells is None else cells.reached(policy.out_of_order_us)
     counted = None if output is None else within(ARRIVAL_US, output)
     if log.memory is None or ARRIVAL_DAY not in timed.columns:
         return facts(timed, counted=counted, cell=cell)
@@ -288,9 +267,9 @@ def _alone_in_cells(job: Job, log: Log, carry: Carry | None, method: Method) -> 
     if cells is None:
         return None
     if log.source.timestamp_by is None:
-        return _at_arrival(_events(log.rows()))
+        return at_arrival(_events(log.rows()))
     policy = _policy(job, log.source)
-    timed = _events(_timed(log.rows(), policy))
+    timed = _events(with_time(log.rows(), policy))
     known = _facts(log, timed, policy, cells)
     return None if known is None else _in_cells(log, timed, known, cells, policy)
 
@@ -317,96 +296,6 @@ def _timeline(source: Input) -> tuple[str, ...]:
 
 def _events(rows: DataFrame) -> DataFrame:
     return rows.filter(~F.col(IS_PUNCTUATION))
-
-
-# -- the policy -----------------------------------------------------------------------------------------------------
-
-
-def _at_arrival(events: DataFrame) -> DataFrame:
-    """Without ``timestamp_by`` an event counts when it arrives: no policy applies and there is no watermark."""
-    return events.withColumns(
-        {
-            TIME_US: F.col(EVENT_US),
-            LIFETIME_END_US: F.lit(None).cast("bigint"),
-            MISSED_US: F.array().cast("array<bigint>"),
-            VERDICT: F.lit("accepted"),
-            REASONS: F.array().cast("array<string>"),
-            SYSTEM_US: F.col(EVENT_US),
-            WATERMARK_US: F.lit(None).cast("bigint"),
-        }
-    )
-
-
-def _timed(rows: DataFrame, policy: StreamAnalyticsOrdering) -> DataFrame:
-    """Normalised rows with TIME_US, which is null for punctuations."""
-    event, floor = F.col(EVENT_US), _floor(policy)
-    moved = event if floor is None else F.greatest(event, floor)
-    return rows.withColumn(TIME_US, F.when(_is_valid() & ~_is_early(policy), moved))
-
-
-def _judged(scanned: DataFrame, policy: StreamAnalyticsOrdering) -> DataFrame:
-    """Events with TIME_US and MAX_BEFORE_US to events with VERDICT .. MISSED_US."""
-    tested = scanned.withColumn(WATERMARK_US, F.when(_is_valid(), _watermark(policy))).withColumns(
-        {
-            _LATE: F.coalesce(F.col(EVENT_US) < F.col(TIME_US), F.lit(False)),
-            _OUT_OF_ORDER: F.coalesce(F.col(TIME_US) < F.col(WATERMARK_US), F.lit(False)),
-        }
-    )
-    return tested.withColumn(_REFUSAL, _refusal(policy)).withColumns(_judgement())
-
-
-def _is_valid() -> Column:
-    return F.col(EVENT_US).isNotNull() & F.col(KEY_VALID)
-
-
-def _is_early(policy: StreamAnalyticsOrdering) -> Column:
-    if policy.early_arrival_us is None:
-        return F.lit(False)
-    return F.col(EVENT_US) > F.col(ARRIVAL_US) + policy.early_arrival_us
-
-
-def _floor(policy: StreamAnalyticsOrdering) -> Column | None:
-    """The least time at which an event may count; None if there is none."""
-    return None if policy.late_arrival_us is None else F.col(ARRIVAL_US) - policy.late_arrival_us
-
-
-def _watermark(policy: StreamAnalyticsOrdering) -> Column:
-    """In force when the event arrived, from MAX_BEFORE_US; null where nothing set one yet."""
-    floor = _floor(policy)
-    # greatest passes over the null of a timeline that has had no event yet
-    highest = F.col(MAX_BEFORE_US) if floor is None else F.greatest(F.col(MAX_BEFORE_US), floor)
-    return highest - policy.out_of_order_us
-
-
-def _is_exception(policy: StreamAnalyticsOrdering) -> Column:
-    """Whether an event with MAX_BEFORE_US does not simply count at its own time; never null."""
-    in_order = F.coalesce(F.col(TIME_US) >= _watermark(policy), F.lit(True))
-    return ~F.coalesce((F.col(EVENT_US) == F.col(TIME_US)) & in_order, F.lit(False))
-
-
-def _refusal(policy: StreamAnalyticsOrdering) -> Column:
-    """The name of the first test that refused the event, or null."""
-    refusal = (
-        F.when(F.col(EVENT_US).isNull(), "invalid_time")
-        .when(~F.col(KEY_VALID), "invalid_key")
-        .when(_is_early(policy), "early")
-    )
-    if policy.action == "drop":
-        refusal = refusal.when(F.col(_LATE), "late").when(F.col(_OUT_OF_ORDER), "out_of_order")
-    return refusal
-
-
-def _judgement() -> dict[str, Column]:
-    refusal = F.col(_REFUSAL)
-    moved_by = F.array(F.when(F.col(_LATE), "late"), F.when(F.col(_OUT_OF_ORDER), "out_of_order"))
-    moved = F.col(_LATE) | F.col(_OUT_OF_ORDER)
-    return {
-        VERDICT: F.when(refusal.isNotNull(), "dropped").when(moved, "adjusted").otherwise("accepted"),
-        REASONS: F.when(refusal.isNotNull(), F.array(refusal)).otherwise(F.array_compact(moved_by)),
-        SYSTEM_US: F.when(refusal.isNull(), F.greatest(F.col(TIME_US), F.col(WATERMARK_US))),
-        LIFETIME_END_US: F.lit(None).cast("bigint"),
-        MISSED_US: F.array().cast("array<bigint>"),
-    }
 
 
 def _policy(job: Job, source: Input) -> StreamAnalyticsOrdering:
