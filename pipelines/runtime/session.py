@@ -49,12 +49,15 @@ _LOCAL_SETTINGS = {
 _LOGGING = f'"-Dlog4j2.configurationFile={Path(__file__).with_name("log4j2.properties")}"'
 _SHORT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """The light compiler and the plain collector: what runs for seconds never gets back what the others take to be fast."""
+_LONG = "-XX:+UseParallelGC"
+"""Sorts and hash maps hold arrays of tens of megabytes, which the default collector marks over and over, on cores
+that should compute."""
 
 
 def driver_options(*, short: bool, given: str | None = None) -> str:
     """Options of a JVM on this machine; see :func:`session`."""
     sharing = archive.java_options() if given is None else given
-    return " ".join(filter(None, [_LOGGING, _SHORT if short else "", sharing]))
+    return " ".join(filter(None, [_LOGGING, _SHORT if short else _LONG, sharing]))
 
 
 def session(application: str = "tailrace", *, short: bool = False, java_options: str | None = None) -> SparkSession:
