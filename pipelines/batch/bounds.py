@@ -17,11 +17,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipelines.batch.columns import ARRIVAL_DAY, ARRIVAL_US, PARTITION, SEQUENCE, TIME_US
-from pipelines.core.facts import NOTHING, WIDTH_US, Fact, Recalled
+from pipelines.core.facts import MOST_FACTS, NOTHING, WIDTH_US, Fact, Recalled
 from pipelines.core.time import date_of
-
-MOST_FACTS = 500_000
-"""More would not fit the driver's memory with ease."""
 
 _MOST_BUCKETS = 20_000
 _NOTHING_US = -(2**62)
@@ -112,9 +109,9 @@ def facts(
 ) -> Facts | None:
     """One pass over ``timed``, now: events with PARTITION, ARRIVAL_US, SEQUENCE, TIME_US.
 
-    ``counted`` tells the events of the output range: events are counted, and packing has its facts. ``cell`` is
-    grouped by as well. Days that are ``recalled`` are passed over by their ARRIVAL_DAY. None if there are no events, or
-    more than :data:`MOST_FACTS` facts.
+    ``counted`` tells the events of the output range (None: all). ``cell`` is grouped by as well. Days that are
+    ``recalled`` are passed over by their ARRIVAL_DAY. None if there are no events, or more than
+    :data:`pipelines.core.facts.MOST_FACTS` facts.
     """
     found = () if recalled.complete else _found(timed, counted, cell, recalled.days)
     each = (*recalled.each, *found)
@@ -123,26 +120,23 @@ def facts(
 
 def _found(timed: DataFrame, counted: Column | None, cell: Column | None, but: Collection[int]) -> tuple[Fact, ...]:
     keys = {"partition": F.col(PARTITION), "bucket": _div(F.col(ARRIVAL_US), WIDTH_US)}
-    found = {
-        "least_sequence": F.min(SEQUENCE),
-        "greatest_time_us": F.max(TIME_US),
-        "lead_us": F.max(F.col(TIME_US) - F.col(ARRIVAL_US)),
-    }
-    if counted is not None:
-        found |= {
-            "rows": F.count(F.lit(1)),
-            "in_range": F.count(F.when(counted, F.lit(1))),
-            "greatest_sequence": F.max(SEQUENCE),
-            "least_time_us": F.min(TIME_US),
-        }
     if cell is not None:
         keys["cell_us"] = cell
-        found["least_arrival_us"] = F.min(ARRIVAL_US)
+    found = {
+        "rows": F.count(F.lit(1)),
+        "in_range": F.count(F.lit(1) if counted is None else F.when(counted, F.lit(1))),
+        "least_sequence": F.min(SEQUENCE),
+        "greatest_sequence": F.max(SEQUENCE),
+        "least_time_us": F.min(TIME_US),
+        "greatest_time_us": F.max(TIME_US),
+        "lead_us": F.max(F.col(TIME_US) - F.col(ARRIVAL_US)),
+        "least_arrival_us": F.min(ARRIVAL_US),
+    }
     if but:
         timed = timed.filter(~F.col(ARRIVAL_DAY).isin([date_of(day) for day in sorted(but)]))
     grouped = timed.groupBy(*(key.alias(name) for name, key in keys.items()))
     rows = grouped.agg(*(one.alias(name) for name, one in found.items())).limit(MOST_FACTS + 1).collect()
-    return tuple(Fact(**row.asDict()) for row in rows)
+    return tuple(Fact(**{"cell_us": None, **row.asDict()}) for row in rows)
 
 
 def _div(instant_us: Column, width_us: int) -> Column:

@@ -6,7 +6,6 @@ after a sort, or those that a bound leaves open, or none where windows need no m
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -53,6 +52,7 @@ from pipelines.batch.scan import prefix_max
 from pipelines.batch.timelines import CARRY_US, timelines
 from pipelines.batch.windows_stream_analytics import windowed
 from pipelines.core.carry import Carries, Carry
+from pipelines.core.facts import asked_of
 from pipelines.core.methods import SORTED, Method, cell_of, origin_of
 from pipelines.core.model import EVERYTHING, Input, Job, OutputRange, StreamAnalyticsOrdering
 
@@ -181,10 +181,10 @@ def _packed(
 ) -> _Ordered | None:
     """Only events below a bound of the watermark are asked for it; None where the log cannot be packed."""
     timed, timeline = _events(heard), _timeline(log.source)
-    known = None if cells is None else _facts(log, timed, policy, cells, output)
+    known = None if cells is None else _facts(job, log, timed, cells, output)
     if known is None:
         # there may be many more cells than buckets
-        cells, known = None, _facts(log, timed, policy, None, output)
+        cells, known = None, _facts(job, log, timed, None, output)
     pack = None if known is None else packing(known, timed, timeline)
     if known is None or pack is None:
         return None
@@ -235,29 +235,17 @@ def _cells(job: Job, carry: Carry | None, method: Method) -> Cells | None:
     return Cells(width_us, origin_of(job))
 
 
-def _facts(
-    log: Log, timed: DataFrame, policy: StreamAnalyticsOrdering, cells: Cells | None, output: OutputRange | None = None
-) -> Facts | None:
-    """By the cell that an event takes the watermark to, where there are cells; counted, where there is an output."""
-    cell = None if cells is None else cells.reached(policy.out_of_order_us)
-    counted = None if output is None else within(ARRIVAL_US, output)
+def _facts(job: Job, log: Log, timed: DataFrame, cells: Cells | None, output: OutputRange) -> Facts | None:
+    """By the cell that an event takes the watermark to, where there are cells."""
+    cell = None if cells is None else cells.reached(_policy(job, log.source).out_of_order_us)
+    counted = None if output == EVERYTHING else within(ARRIVAL_US, output)
     if log.memory is None or ARRIVAL_DAY not in timed.columns:
         return facts(timed, counted=counted, cell=cell)
-    source = log.source
-    hang_on = [
-        source.timestamp_by,
-        source.over,
-        [(column.name, column.type) for column in source.columns],
-        policy.early_arrival_us,
-        policy.late_arrival_us,
-        None if cells is None else (cells.width_us, cells.origin_us, policy.out_of_order_us),
-        output is not None,
-    ]
-    asked = json.dumps(hang_on)
-    recalled = log.memory.recall(source.name, asked)
-    known = facts(timed, counted=counted, cell=cell, recalled=recalled if output is None else recalled.of(output))
+    name, asked = log.source.name, asked_of(job, log.source.name, in_cells=cells is not None)
+    recalled = log.memory.recall(name, asked).of(output)
+    known = facts(timed, counted=counted, cell=cell, recalled=recalled)
     if known is not None:
-        log.memory.learn(source.name, asked, known.found)
+        log.memory.learn(name, asked, known.found)
     return known
 
 
@@ -270,7 +258,7 @@ def _alone_in_cells(job: Job, log: Log, carry: Carry | None, method: Method) -> 
         return at_arrival(_events(log.rows()))
     policy = _policy(job, log.source)
     timed = _events(with_time(log.rows(), policy))
-    known = _facts(log, timed, policy, cells)
+    known = _facts(job, log, timed, cells, EVERYTHING)
     return None if known is None else _in_cells(log, timed, known, cells, policy)
 
 

@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
         from pipelines.lakehouse.ingest import ingest as run
 
         found = find_job(job)
-        with progress(f"ingest {input_name}", len(files) + 3) as advance:
+        with progress(f"ingest {input_name}", len(files) + 4) as advance:
             summary = run(found, input_name, files, context().lakehouse, batch, progress=advance)
         for warning in summary.warnings:
             note(f"warning: {warning}")

@@ -5,13 +5,12 @@ Only whole days are kept: days whose arrivals all lie inside the read range, so 
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
-from pipelines.core.facts import Fact, Recalled
+from pipelines.core.facts import Asked, Fact, Recalled
 from pipelines.core.plan import Plan
 from pipelines.core.time import DAY
 from pipelines.lakehouse import kept_days
@@ -21,8 +20,6 @@ from pipelines.lakehouse.log import LogFile, log_files, shows_all_rows
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import FACTS
 
-_FORMAT = 1
-"""Part of every setting's digest: raised whenever a fact of one name comes to mean something else."""
 # how many of a day's events lie in an output range is the run's own
 _COLUMNS = {name: "input_partition" if name == "partition" else name for name in Fact._fields if name != "in_range"}
 _SCHEMA = pa.schema([FACTS.field(column) for column in _COLUMNS.values()])
@@ -36,19 +33,19 @@ class KeptFacts:
         self._reads = {read.input: read for read in plan.reads}
         self._range = (plan.read.from_us, plan.read.to_us)
         self._days: dict[str, tuple[dict[int, str], bool]] = {}
-        self._known: dict[tuple[str, str], dict[int, pa.Table]] = {}
-        self._learned: set[tuple[str, str]] = set()
+        self._known: dict[tuple[str, Asked], dict[int, pa.Table]] = {}
+        self._learned: set[tuple[str, Asked]] = set()
 
-    def recall(self, input_name: str, asked: str) -> Recalled:
+    def recall(self, input_name: str, asked: Asked) -> Recalled:
         """What is known of the days that are to be read."""
-        setting, (days, are_all) = _setting(asked), self._whole_days(input_name)
-        held = kept_days.kept(self._house, facts_table(input_name), FACTS, setting)
+        days, are_all = self._whole_days(input_name)
+        held = kept_days.kept(self._house, facts_table(input_name), FACTS, asked.digest)
         known = {day: held[day, digest] for day, digest in days.items() if (day, digest) in held}
         self._known[input_name, asked] = known
         each = [fact for rows in known.values() for fact in _facts(rows)]
         return Recalled(tuple(each), frozenset(known), are_all and len(known) == len(days))
 
-    def learn(self, input_name: str, asked: str, found: Sequence[Fact]) -> None:
+    def learn(self, input_name: str, asked: Asked, found: Sequence[Fact]) -> None:
         """What a pass found of the other days."""
         known, (digests, _) = self._known[input_name, asked], self._whole_days(input_name)
         by_day: dict[int, list[Fact]] = defaultdict(list)
@@ -58,18 +55,13 @@ class KeptFacts:
         for day, facts in by_day.items():
             columns = {column: [getattr(fact, name) for fact in facts] for name, column in _COLUMNS.items()}
             rows = pa.table(columns, schema=_SCHEMA)
-            known[day] = kept_days.identified(rows, FACTS, _setting(asked), day, digests[day])
+            known[day] = kept_days.identified(rows, FACTS, asked.digest, day, digests[day])
             self._learned.add((input_name, asked))
 
     def save(self) -> None:
         """Keep what was learned, in one commit for each thing asked."""
-        for input_name, asked in sorted(self._learned):
-            known = self._known[input_name, asked]
-            setting = _setting(asked)
-            # days that this run did not read stay what they were
-            held = kept_days.kept(self._house, facts_table(input_name), FACTS, setting)
-            rest = [rows for (day, _), rows in held.items() if day not in known]
-            kept_days.keep(self._house, facts_table(input_name), pa.concat_tables([*known.values(), *rest]))
+        for input_name, asked in self._learned:
+            keep(self._house, input_name, asked, self._known[input_name, asked])
         self._learned.clear()
 
     def _whole_days(self, input_name: str) -> tuple[dict[int, str], bool]:
@@ -83,19 +75,25 @@ class KeptFacts:
             whole = {
                 day: files_digest(by_day[day])
                 for day in touched
-                if shows_all_rows(log) and self._is_whole(day, by_day[day])
+                if shows_all_rows(log) and is_whole(day, by_day[day], *self._range)
             }
             self._days[input_name] = whole, len(whole) == len(touched)
         return self._days[input_name]
 
-    def _is_whole(self, day: int, files: Sequence[LogFile]) -> bool:
-        own = day * DAY, (day + 1) * DAY - 1
-        return all(file.lies_within(*own) and file.lies_within(*self._range) for file in files)
+
+def is_whole(day: int, files: Sequence[LogFile], from_us: int | None = None, to_us: int | None = None) -> bool:
+    """Whether a day's files hold arrivals of that day alone, and of ``[from_us, to_us]``."""
+    own = day * DAY, (day + 1) * DAY - 1
+    return all(file.lies_within(*own) and file.lies_within(from_us, to_us) for file in files)
 
 
-def _setting(asked: str) -> str:
-    return hashlib.sha256(f"{_FORMAT} {asked}".encode()).hexdigest()[:16]
+def keep(house: Lakehouse, input_name: str, asked: Asked, known: Mapping[int, pa.Table]) -> None:
+    """Keep the facts of days, identified; what is kept of other days stays."""
+    held = kept_days.kept(house, facts_table(input_name), FACTS, asked.digest)
+    rest = [rows for (day, _), rows in held.items() if day not in known]
+    kept_days.keep(house, facts_table(input_name), pa.concat_tables([*known.values(), *rest]))
 
 
 def _facts(rows: pa.Table) -> list[Fact]:
-    return [Fact(**{name: row[column] for name, column in _COLUMNS.items()}) for row in rows.to_pylist()]
+    columns = (rows[column].to_pylist() for column in _COLUMNS.values())
+    return [Fact(**dict(zip(_COLUMNS, values, strict=True)), in_range=0) for values in zip(*columns, strict=True)]

@@ -25,7 +25,8 @@ from pipelines.core.errors import EnvironmentUnfit, UsageError, did_you_mean
 from pipelines.core.model import Input, Job
 from pipelines.core.time import format_instant
 from pipelines.lakehouse.compact import compact, file_layout
-from pipelines.lakehouse.log import Tails
+from pipelines.lakehouse.first_pass import Appended, keep_facts
+from pipelines.lakehouse.log import Tails, log_files
 from pipelines.lakehouse.order import ArrivalOrder
 from pipelines.lakehouse.readers import Refused, read_file
 from pipelines.lakehouse.records import PUNCTUATION, Judge
@@ -126,7 +127,9 @@ def ingest(
             except CommitFailedError:
                 continue  # someone else appended meanwhile: judge anew against the newer log
             progress("compacting")
-            return _compacted(house, summary)
+            summary = _compacted(house, summary)
+            progress("keeping what replays ask first")
+            return _with_facts(house, job, summary, work)
     raise EnvironmentUnfit(
         f"the log arrivals/{part.name} was changed by others {_ATTEMPTS} times while this batch was read",
         hint="ingest into one input from one place at a time",
@@ -139,6 +142,20 @@ def _compacted(house: Lakehouse, summary: IngestSummary) -> IngestSummary:
     assert log is not None, summary.input
     done = compact(log)
     return replace(summary, compacted_days=done.days, warnings=(*summary.warnings, *done.warnings))
+
+
+def _with_facts(house: Lakehouse, job: Job, summary: IngestSummary, work: _Batch) -> IngestSummary:
+    """What is kept saves a pass: the batch is in the log whatever comes of it."""
+    log = house.open(f"arrivals/{summary.input}")
+    if log is None or summary.first_arrival_us is None:
+        return summary
+    appended = Appended(summary.appended, summary.first_arrival_us, work.newest_day)
+    try:
+        keep_facts(house, job, summary.input, log, appended)
+    except EnvironmentUnfit as error:
+        untold = f"the first replay looks itself for what could not be kept of these days: {error}"
+        return replace(summary, warnings=(*summary.warnings, untold))
+    return summary
 
 
 def content_id(input_name: str, paths: Sequence[Path]) -> str:
@@ -160,6 +177,8 @@ class _Batch:
         self.part = part
         self.batch_id = batch_id
         self.log = log
+        days = [] if log is None else [file.arrival_day for file in log_files(log) if file.arrival_day is not None]
+        self.newest_day = max(days, default=None)
         self.schema = arrivals_schema(part)
         self.judge = Judge(part, batch_id, ArrivalOrder(Tails(log).of))
         self.rows = _SortedRuns(self.schema)

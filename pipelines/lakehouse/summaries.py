@@ -76,7 +76,7 @@ def summed(
         rows = None if is_cut else kept.get((day, digest))
         if rows is None:
             dataset = dataset or log.to_pyarrow_dataset()
-            arrivals = _arrivals(dataset, setting, day, before_us)
+            arrivals = arrivals_of(dataset, setting, day, before_us)
             rows = _sum_up(arrivals, setting, clock)
             rows = kept_days.identified(rows, SUMMARIES, key, day, digest)
             made.append(day)
@@ -141,7 +141,7 @@ def _clock(rows: pa.Table) -> Clock:
 # -- the pass ---------------------------------------------------------------------------------------------------------
 
 
-def _arrivals(dataset: ds.Dataset, setting: Setting, day: int, before_us: int | None) -> pa.Table:
+def arrivals_of(dataset: ds.Dataset, setting: Setting, day: int, before_us: int | None = None) -> pa.Table:
     """The columns of one day of arrivals (before an instant) that a summary hangs on; instants as BIGINT."""
     own = ["arrival_time", "input_partition", "sequence", "kind", "punctuation_time"]
     payload = [name for name in (setting.time, setting.end, *setting.over) if name is not None]
@@ -163,7 +163,7 @@ def _arrivals(dataset: ds.Dataset, setting: Setting, day: int, before_us: int | 
 def _sum_up(rows: pa.Table, setting: Setting, before: Clock) -> pa.Table:
     """The summary's own columns for the arrivals of one day; ``before``: the clock when it began."""
     is_event = pc.invert(pc.fill_null(pc.equal(rows["kind"], "punctuation"), False))
-    time = _times(rows, setting, is_event)
+    time = times_of(rows, setting, is_event)
     usable = time.is_valid()
     grouped = {
         "input_partition": rows["input_partition"],
@@ -212,7 +212,7 @@ def _sum_up(rows: pa.Table, setting: Setting, before: Clock) -> pa.Table:
     return pa.table(data)
 
 
-def _times(rows: pa.Table, setting: Setting, is_event: pa.ChunkedArray) -> pa.Array:
+def times_of(rows: pa.Table, setting: Setting, is_event: pa.ChunkedArray) -> pa.Array:
     """The time of each event in microseconds; null for punctuations and for events that no time is taken of."""
     arrival = _values(rows["arrival_time"])
     given = rows["arrival_time"] if setting.time is None else rows[setting.time]

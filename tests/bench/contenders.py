@@ -7,9 +7,10 @@ import shutil
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,10 +24,14 @@ from bench.meters import ProcessMeter
 from bench.on_one_machine import Engine
 from bench.questions import Question
 from pipelines.batch import engine
-from pipelines.core.facts import Fact, Recalled
 from pipelines.core.methods import Method, choose
 from pipelines.core.model import EVERYTHING, OutputRange
+from pipelines.core.plan import Plan
 from pipelines.core.time import to_datetime
+from pipelines.lakehouse.facts import KeptFacts
+from pipelines.lakehouse.first_pass import Appended, keep_facts
+from pipelines.lakehouse.layout import arrivals_table
+from pipelines.lakehouse.planning import make_plan
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.live.run import stream
 from pipelines.replay import replay
@@ -65,7 +70,7 @@ class Site:
     def clear(self) -> None:
         """Remove everything that contenders wrote."""
         for place in self.scratch.folder.iterdir():
-            if place.name != "arrivals":
+            if not place.is_symlink():
                 shutil.rmtree(place)
 
 
@@ -230,32 +235,34 @@ def textbook(site: Site, question: Question) -> Frames:
     return Frames(on_spark.textbook(site.arrivals(), question))
 
 
-class Remembered:
-    """A memory of one log that stays as it is, as a replay finds it when the days were replayed before."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[Fact, ...]] = {}
-
-    def recall(self, input_name: str, asked: str) -> Recalled:
-        known = self._known.get(asked, ())
-        return Recalled(known, frozenset(fact.day for fact in known), complete=bool(known))
-
-    def learn(self, input_name: str, asked: str, found: Sequence[Fact]) -> None:
-        self._known.setdefault(asked, tuple(found))
+@cache
+def _ingested(site: Site, question: Question) -> Plan:
+    """The plan of everything, on a log of which ingest has kept what it keeps for the question's job."""
+    house, job = site.log.house, question.job()
+    log = house.open(arrivals_table(question.input))
+    assert log is not None, site.log.uri
+    everything = Appended(rows=site.log.events, first_us=0, newest_day=None)
+    keep_facts(house, job, question.input, log, everything)
+    return make_plan(job, EVERYTHING, house)
 
 
-def tailrace(site: Site, question: Question, method: Method | None = None, memory: Remembered | None = None) -> Frames:
-    """Tailrace's windows alone, by the method that a plan would choose unless told another."""
-    job = question.job()
+def _memory(site: Site, question: Question, *, kept: bool) -> KeptFacts | None:
+    return KeptFacts(site.log.house, _ingested(site, question)) if kept else None
+
+
+def tailrace(site: Site, question: Question, method: Method | None = None, kept: bool = True) -> Frames:
+    """Tailrace's windows alone, by the method that a plan would choose unless told another.
+
+    ``kept``: with the facts that ingest has kept of the log; reading them is part of the time.
+    """
+    job, memory = question.job(), _memory(site, question, kept=kept)
     chosen = method or choose(job, site.log.events)
     return Frames(engine.windows_alone(job, {question.input: site.arrivals()}, method=chosen, memory=memory))
 
 
-def tailrace_with_exceptions(
-    site: Site, question: Question, method: Method | None = None, memory: Remembered | None = None
-) -> Frames:
+def tailrace_with_exceptions(site: Site, question: Question, method: Method | None = None, kept: bool = True) -> Frames:
     """Tailrace's windows, and its verdicts as ``keep_verdicts: exceptions`` keeps them."""
-    job = question.job()
+    job, memory = question.job(), _memory(site, question, kept=kept)
     chosen = method or choose(job, site.log.events)
     result = engine.run(job, {question.input: site.arrivals()}, method=chosen, memory=memory)
     return Frames(result.windows, result.verdicts.filter(_EXCEPTIONS), result.shared)

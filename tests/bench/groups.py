@@ -93,10 +93,10 @@ def _all(site: Site, live: Site, question: Question, engines: Sequence[Engine]) 
     return (
         plain(site, question),
         textbook(site, question),
-        *_and_again(tailrace(site, question)),
-        *_and_again(exceptions(site, question)),
+        *_and_unkept(tailrace(site, question)),
+        *_and_unkept(exceptions(site, question)),
         ToNowhere("window_over", "the textbook job, each key a timeline", site, over, frames=contenders.textbook),
-        *_and_again(each_key(site, question)),
+        *_and_unkept(each_key(site, question)),
         PlainToDelta("plain_delta", "plain windowing, written to Delta", site, question, exact=False),
         Replay("replay", "tailrace replay: all of it, written to Delta", site, question, against="plain_delta"),
         Live("live", "tailrace stream, from the beginning", live, question, most_rounds=LIVE_ROUNDS),
@@ -104,10 +104,10 @@ def _all(site: Site, live: Site, question: Question, engines: Sequence[Engine]) 
     )
 
 
-def _and_again(first: ToNowhere) -> tuple[Contender, Contender]:
-    """A contender, and the same of days that were replayed before, of which facts are kept."""
-    frames = partial(first.frames, memory=contenders.Remembered())
-    return first, replace(first, name=f"{first.name}_again", title=f"{first.title}, again", frames=frames)
+def _and_unkept(usual: ToNowhere) -> tuple[Contender, Contender]:
+    """A contender, and the same on a log of which ingest has kept nothing for the job, as of an older one."""
+    frames = partial(usual.frames, kept=False)
+    return usual, replace(usual, name=f"{usual.name}_unkept", title=f"{usual.title}; no facts kept", frames=frames)
 
 
 TITLES = {"duckdb": "the exact job in DuckDB", "polars": "the exact job in Polars"}

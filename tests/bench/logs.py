@@ -80,7 +80,9 @@ def departures(cache: Path) -> Log:
 
 @contextmanager
 def beside(log: Log) -> Iterator[Lakehouse]:
-    """A lakehouse to write results into, which holds the log too; it is gone afterwards, the log is not."""
+    """A lakehouse to write results into, which holds the log and what is kept of it too; these alone stay."""
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as folder:
-        (Path(folder) / "arrivals").symlink_to(log.house.folder / "arrivals")
+        for kept in ("arrivals", "facts"):
+            (log.house.folder / kept).mkdir(exist_ok=True)
+            (Path(folder) / kept).symlink_to(log.house.folder / kept)
         yield Lakehouse.at(folder)

@@ -1,0 +1,108 @@
+"""What the batch engine's first pass would find of a day, found by ingest: the first replay has no first pass either.
+
+Facts are sums and extremes, so whoever passes over a day finds the same. Ingest knows the job, and does it for a day
+when a batch has ended it, or brought half of it or more: what it reads again is never more than twice what it wrote.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from pipelines.core import methods
+from pipelines.core.carry import Setting, setting_of
+from pipelines.core.facts import MOST_FACTS, WIDTH_US, Asked, asked_of
+from pipelines.core.methods import cell_of
+from pipelines.core.model import Job
+from pipelines.core.time import DAY
+from pipelines.lakehouse import facts, kept_days
+from pipelines.lakehouse.kept_days import files_by_day, files_digest
+from pipelines.lakehouse.layout import facts_table
+from pipelines.lakehouse.log import log_files, shows_all_rows
+from pipelines.lakehouse.root import Lakehouse
+from pipelines.lakehouse.schema import FACTS
+from pipelines.lakehouse.summaries import arrivals_of, times_of
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What a batch has put into a log: ``rows``, from ``first_us`` on; ``newest_day`` of the log as it was before."""
+
+    rows: int
+    first_us: int
+    newest_day: int | None
+
+
+def keep_facts(house: Lakehouse, job: Job, input_name: str, log: DeltaTable, appended: Appended) -> int:
+    """Keep the facts of days that ``appended`` has ended, or mostly brought; how many.
+
+    None where replays will not ask for them: another profile, a small log, or times that Spark alone can read.
+    Raises :class:`pipelines.core.errors.EnvironmentUnfit` if the table cannot be written.
+    """
+    if job.profile != "stream_analytics" or job.input(input_name).timestamp_by is None or not shows_all_rows(log):
+        return 0
+    setting, by_day = setting_of(job, input_name), files_by_day(log_files(log))
+    rows_of = {day: sum(file.rows or 0 for file in files) for day, files in by_day.items()}
+    if setting is None or sum(rows_of.values()) <= methods.FEW_ROWS:
+        return 0
+    newest = max(by_day)
+    was_newest = newest if appended.newest_day is None else appended.newest_day
+    wanted = [
+        day
+        for day in sorted(by_day)
+        if was_newest <= day < newest or (appended.first_us // DAY <= day and rows_of[day] <= 2 * appended.rows)
+    ]
+    asked = asked_of(job, input_name, in_cells=cell_of(job) is not None)
+    held = kept_days.kept(house, facts_table(input_name), FACTS, asked.digest)
+    dataset = log.to_pyarrow_dataset()
+    found: dict[int, pa.Table] = {}
+    for day in wanted:
+        digest = files_digest(by_day[day])
+        if (day, digest) not in held and facts.is_whole(day, by_day[day]):
+            rows = facts_of(arrivals_of(dataset, setting, day), setting, asked)
+            if 0 < len(rows) <= MOST_FACTS:
+                found[day] = kept_days.identified(rows, FACTS, asked.digest, day, digest)
+    if found:
+        facts.keep(house, input_name, asked, found)
+    return len(found)
+
+
+def facts_of(arrivals: pa.Table, setting: Setting, asked: Asked) -> pa.Table:
+    """The facts of some arrivals (:func:`pipelines.lakehouse.summaries.arrivals_of`): columns of FACTS from
+    ``input_partition`` on."""
+    rows = arrivals.filter(pc.is_null(arrivals["punctuation_time"]))
+    arrival_us = np.asarray(rows["arrival_time"])
+    time = times_of(rows, setting, pa.chunked_array([pa.repeat(pa.scalar(True), len(rows))]))
+    time_us, no_time = np.asarray(pc.fill_null(time, 0)), ~np.asarray(time.is_valid())
+    table = {
+        "input_partition": rows["input_partition"],
+        "bucket": arrival_us // WIDTH_US,
+        "cell_us": pa.nulls(len(rows), pa.int64()),
+        "sequence": rows["sequence"],
+        "time": time,
+        "lead": pa.array(time_us - arrival_us, mask=no_time),
+        "arrival": arrival_us,
+    }
+    if asked.cells is not None:
+        reached_us = time_us - asked.cells.out_of_order_us
+        end_us = reached_us + (asked.cells.origin_us - reached_us) % asked.cells.width_us
+        table["cell_us"] = pa.array(end_us, mask=no_time)
+    keys = ["input_partition", "bucket", "cell_us"]
+    found = {
+        "rows": ("arrival", "count"),
+        "least_sequence": ("sequence", "min"),
+        "greatest_sequence": ("sequence", "max"),
+        "least_time_us": ("time", "min"),
+        "greatest_time_us": ("time", "max"),
+        "lead_us": ("lead", "max"),
+        "least_arrival_us": ("arrival", "min"),
+    }
+    grouped = pa.table(table).group_by(keys).aggregate(list(found.values()))
+    columns = {name: grouped[name] for name in keys}
+    columns |= {name: grouped["_".join(one)] for name, one in found.items()}
+    names = [name for name in FACTS.names if name in columns]
+    return pa.table({name: columns[name].cast(FACTS.field(name).type) for name in names})
