@@ -9,6 +9,7 @@ anew where a timeline begins. What earlier lanes saw comes from a table that was
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -28,6 +29,7 @@ from pipelines.batch.columns import (
     TIME_US,
 )
 from pipelines.batch.local_rows import local_frame
+from pipelines.core.carry import greater
 from pipelines.core.facts import WIDTH_US
 
 _PLACE = "__place"
@@ -51,8 +53,8 @@ class Packing:
     """How timelines, places and times fit into one integer: ``rank << shift | (value - least)``; and the lanes.
 
     ``ranks`` numbers the timelines; None: the partition is its own number. A lane begins at each of ``cuts``;
-    ``seen`` says the greatest time (_CARRIED_US) that each timeline had in each lane, in rows of the timeline's
-    columns and _LANE.
+    ``carried`` says the greatest time (_CARRIED_US) that each timeline had before each lane but the first, in rows of
+    the timeline's columns and _LANE.
     """
 
     shift: int
@@ -60,7 +62,7 @@ class Packing:
     least_time_us: int
     ranks: DataFrame | None
     cuts: tuple[int, ...]
-    seen: DataFrame
+    carried: DataFrame
 
 
 def packing(facts: Facts, timed: DataFrame, timeline: Sequence[str]) -> Packing | None:
@@ -74,7 +76,7 @@ def packing(facts: Facts, timed: DataFrame, timeline: Sequence[str]) -> Packing 
     cuts = _cuts(facts, timed.sparkSession.sparkContext.defaultParallelism)
     if tuple(timeline) == (PARTITION,):
         count, ranks = _ranks_of_partitions(timed.sparkSession, facts)
-        seen = _seen_by_partitions(timed.sparkSession, facts, cuts)
+        carried = _carried_by_partitions(timed.sparkSession, facts, cuts)
     else:
         lane = sum((F.when(F.col(ARRIVAL_US) >= cut, 1).otherwise(0) for cut in cuts), F.lit(0))
         by_lane = timed.groupBy(*timeline, lane.alias(_LANE)).agg(F.max(TIME_US).alias(_CARRIED_US))
@@ -83,9 +85,10 @@ def packing(facts: Facts, timed: DataFrame, timeline: Sequence[str]) -> Packing 
         numbered = seen.select(*timeline).distinct().coalesce(1).withColumn(_RANK, F.monotonically_increasing_id())
         ranks = numbered.localCheckpoint(eager=True)
         count = ranks.count()
+        carried = _carried(seen, timeline, len(cuts))
     if shift + max(1, count - 1).bit_length() > _BITS:
         return None
-    return Packing(shift, least, times_us[0], ranks, cuts, seen)
+    return Packing(shift, least, times_us[0], ranks, cuts, carried)
 
 
 def _ranks_of_partitions(spark: SparkSession, facts: Facts) -> tuple[int, DataFrame | None]:
@@ -96,14 +99,21 @@ def _ranks_of_partitions(spark: SparkSession, facts: Facts) -> tuple[int, DataFr
     return len(partitions), ranked
 
 
-def _seen_by_partitions(spark: SparkSession, facts: Facts, cuts: Sequence[int]) -> DataFrame:
-    seen: dict[tuple[int, int], int] = {}
+def _carried_by_partitions(spark: SparkSession, facts: Facts, cuts: Sequence[int]) -> DataFrame:
+    seen: dict[int, dict[int, int]] = defaultdict(dict)
     for fact in facts.each:
         if fact.greatest_time_us is not None:
-            place = fact.partition, bisect_right(cuts, fact.arrival_us)
-            seen[place] = max(fact.greatest_time_us, seen.get(place, fact.greatest_time_us))
+            lanes, lane = seen[fact.partition], bisect_right(cuts, fact.arrival_us)
+            lanes[lane] = max(fact.greatest_time_us, lanes.get(lane, fact.greatest_time_us))
+    before: list[tuple[int, int, int]] = []
+    for partition, lanes in seen.items():
+        highest_us: int | None = None
+        for lane in range(len(cuts)):
+            highest_us = greater(highest_us, lanes.get(lane))
+            if highest_us is not None:
+                before.append((partition, lane + 1, highest_us))
     columns = [(PARTITION, "int"), (_LANE, "int"), (_CARRIED_US, "bigint")]
-    return local_frame(spark, columns, [(*place, time_us) for place, time_us in seen.items()])
+    return local_frame(spark, columns, before)
 
 
 def with_max_before(
@@ -123,10 +133,9 @@ def with_max_before(
     rows = reduce(DataFrame.unionByName, lanes)
     if len(lanes) == 1:
         return rows.drop(_LANE)
-    carried = F.broadcast(_carried(pack, timeline))
     # greatest passes over nulls
     highest = F.greatest(F.col(MAX_BEFORE_US), F.col(_CARRIED_US))
-    joined = rows.join(carried, [*timeline, _LANE], "left")
+    joined = rows.join(F.broadcast(pack.carried), [*timeline, _LANE], "left")
     return joined.withColumn(MAX_BEFORE_US, highest).drop(_LANE, _CARRIED_US)
 
 
@@ -175,10 +184,10 @@ def _ranked(events: DataFrame, timeline: Sequence[str], ranks: DataFrame | None)
     return ranked, F.coalesce(F.col(_RANK), F.lit(0).cast("bigint"))
 
 
-def _carried(pack: Packing, timeline: Sequence[str]) -> DataFrame:
-    """What each timeline had seen before each lane but the first."""
-    later = F.explode(F.sequence(F.col(_LANE) + 1, F.lit(len(pack.cuts))))
-    spread = pack.seen.filter(F.col(_LANE) < len(pack.cuts)).select(*timeline, later.alias(_LANE), _CARRIED_US)
+def _carried(seen: DataFrame, timeline: Sequence[str], last: int) -> DataFrame:
+    """What each timeline had seen before each lane but the first, up to the ``last``, from what it saw in each."""
+    later = F.explode(F.sequence(F.col(_LANE) + 1, F.lit(last)))
+    spread = seen.filter(F.col(_LANE) < last).select(*timeline, later.alias(_LANE), _CARRIED_US)
     return spread.groupBy(*timeline, _LANE).agg(F.max(_CARRIED_US).alias(_CARRIED_US))
 
 

@@ -24,15 +24,15 @@ from bench.meters import ProcessMeter
 from bench.on_one_machine import Engine
 from bench.questions import Question
 from pipelines.batch import engine
-from pipelines.core.methods import Method, choose
-from pipelines.core.model import EVERYTHING, OutputRange
-from pipelines.core.plan import Plan
+from pipelines.core.methods import Method
+from pipelines.core.model import EVERYTHING, Job, OutputRange
 from pipelines.core.time import to_datetime
 from pipelines.lakehouse.facts import KeptFacts
 from pipelines.lakehouse.first_pass import Appended, keep_facts
 from pipelines.lakehouse.layout import arrivals_table
 from pipelines.lakehouse.planning import make_plan
 from pipelines.lakehouse.root import Lakehouse
+from pipelines.lakehouse.write import read_arrivals
 from pipelines.live.run import stream
 from pipelines.replay import replay
 
@@ -236,35 +236,47 @@ def textbook(site: Site, question: Question) -> Frames:
 
 
 @cache
-def _ingested(site: Site, question: Question) -> Plan:
-    """The plan of everything, on a log of which ingest has kept what it keeps for the question's job."""
-    house, job = site.log.house, question.job()
-    log = house.open(arrivals_table(question.input))
+def _as_ingested(site: Site, question: Question) -> None:
+    """The log, with what ingest would have kept of it for the question's job."""
+    log = site.log.house.open(arrivals_table(question.input))
     assert log is not None, site.log.uri
-    everything = Appended(rows=site.log.events, first_us=0, newest_day=None)
-    keep_facts(house, job, question.input, log, everything)
-    return make_plan(job, EVERYTHING, house)
+    keep_facts(site.log.house, question.job(), question.input, log, Appended(site.log.events, 0, None))
 
 
-def _memory(site: Site, question: Question, *, kept: bool) -> KeptFacts | None:
-    return KeptFacts(site.log.house, _ingested(site, question)) if kept else None
+@dataclass(frozen=True)
+class _Replayed:
+    """What ``replay`` hands to the engine: all of it is part of the time, the plan too."""
+
+    job: Job
+    arrivals: dict[str, DataFrame]
+    method: Method
+    memory: KeptFacts | None
+
+
+def _replayed(site: Site, question: Question, method: Method | None, *, kept: bool) -> _Replayed:
+    job, house = question.job(), site.log.house
+    if kept:
+        _as_ingested(site, question)
+    plan = make_plan(job, EVERYTHING, house)
+    (read,) = plan.reads
+    arrivals = read_arrivals(site.spark, house, read, job.input(question.input), plan.read)
+    memory = KeptFacts(house, plan) if kept else None
+    return _Replayed(job, {question.input: arrivals}, method or plan.method, memory)
 
 
 def tailrace(site: Site, question: Question, method: Method | None = None, kept: bool = True) -> Frames:
-    """Tailrace's windows alone, by the method that a plan would choose unless told another.
+    """Tailrace's windows alone, by the method that the plan chooses unless told another.
 
-    ``kept``: with the facts that ingest has kept of the log; reading them is part of the time.
+    ``kept``: with the facts that ingest has kept of the log.
     """
-    job, memory = question.job(), _memory(site, question, kept=kept)
-    chosen = method or choose(job, site.log.events)
-    return Frames(engine.windows_alone(job, {question.input: site.arrivals()}, method=chosen, memory=memory))
+    run = _replayed(site, question, method, kept=kept)
+    return Frames(engine.windows_alone(run.job, run.arrivals, method=run.method, memory=run.memory))
 
 
 def tailrace_with_exceptions(site: Site, question: Question, method: Method | None = None, kept: bool = True) -> Frames:
     """Tailrace's windows, and its verdicts as ``keep_verdicts: exceptions`` keeps them."""
-    job, memory = question.job(), _memory(site, question, kept=kept)
-    chosen = method or choose(job, site.log.events)
-    result = engine.run(job, {question.input: site.arrivals()}, method=chosen, memory=memory)
+    run = _replayed(site, question, method, kept=kept)
+    result = engine.run(run.job, run.arrivals, method=run.method, memory=run.memory)
     return Frames(result.windows, result.verdicts.filter(_EXCEPTIONS), result.shared)
 
 
