@@ -30,6 +30,8 @@ from pipelines.runtime.session import session
 DOCS = Path(__file__).parents[2] / "docs"
 LOGS = ("generated", "departures")
 MILLION = 1_000_000
+WARM_UP = 3
+"""Rounds before the first group's first: so long the JVM is busy with compiling, on the cores that should compute."""
 
 Making = Callable[[Stage], Group]
 
@@ -87,8 +89,7 @@ def _run(
         with ExitStack() as stack, _progress() as (begin, tell):
             tell("writing logs")
             group = _chosen(make(Stage(spark, meter.pid, cache, stack)), wanted)
-            # the first group finds a cold session
-            warm_up = 1 if number == 0 else 0
+            warm_up = WARM_UP if number == 0 else 0
             begin(group.title, sum(1 + warm_up + min(rounds, one.most_rounds) for one in group.contenders))
             done.append((group, _measured(group, rounds, meter, tell, warm_up)))
         show(report(done[-1:], rounds, _java(spark)))
