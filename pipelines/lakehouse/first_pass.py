@@ -1,7 +1,8 @@
 """What the batch engine's first pass would find of a day, found by ingest: the first replay has no first pass either.
 
-Facts are sums and extremes, so whoever passes over a day finds the same. Ingest knows the job, and does it for a day
-when a batch has ended it, or brought half of it or more: what it reads again is never more than twice what it wrote.
+Facts are counts and extremes, so whoever passes over a day finds the same. Ingest knows the job, and does it for a day
+when a batch has ended it, or brought half of it or more: so it reads a row again three times on average at most,
+however many batches bring a day.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Appended:
 def keep_facts(house: Lakehouse, job: Job, input_name: str, log: DeltaTable, appended: Appended) -> int:
     """Keep the facts of days that ``appended`` has ended, or mostly brought; how many.
 
-    None where replays will not ask for them: another profile, a small log, or times that Spark alone can read.
+    Nothing where replays will not ask for them: another profile, a small log, or times that Spark alone can read.
     Raises :class:`pipelines.core.errors.EnvironmentUnfit` if the table cannot be written.
     """
     if job.profile != "stream_analytics" or job.input(input_name).timestamp_by is None or not shows_all_rows(log):
