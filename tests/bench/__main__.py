@@ -30,8 +30,8 @@ from pipelines.runtime.session import session
 DOCS = Path(__file__).parents[2] / "docs"
 LOGS = ("generated", "departures")
 MILLION = 1_000_000
-WARM_UP = 3
-"""Rounds before the first group's first: so long the JVM is busy with compiling, on the cores that should compute."""
+WARM_UP = 1
+"""Rounds before the first group's first, which finds a cold session."""
 
 Making = Callable[[Stage], Group]
 

@@ -23,7 +23,8 @@ windows by key, with how many, sum and average. One exception: *plain windowing*
 event time, whatever the stream did. That is what a job that asks nothing costs, so it is the measure, 1.00, and its
 numbers are wrong by design; the table says how many.
 
-- All are measured in one run, in turns, each round beginning with another; a ratio is of two times of the same round.
+- All are measured in one run, in turns, each round beginning with another, each right after a run of its own that is
+  not timed; a ratio is of two times of the same round.
   The tables show the median of the rounds, and the least and the most.
 - A contender's result is compared with Tailrace's before any of its times counts: whole numbers exactly, doubles to a
   relative {tolerance}. One that differs is shown as *not equal*, without a time. Tailrace's own sums of doubles are

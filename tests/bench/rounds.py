@@ -118,7 +118,8 @@ def measure(
 ) -> None:
     """Time the contenders whose answers were right, in turns, into ``rows``; the first ``warm_up`` rounds are not kept.
 
-    Each round begins with another contender, so that none always follows the same one.
+    Each round begins with another contender, and each is run once right before it is timed: what the JVM compiled for
+    another one's rows it compiles anew, and that would be charged to the first of those that share code.
     """
     for number in range(-warm_up, rounds):
         turn = number % max(1, len(contenders))
@@ -128,6 +129,8 @@ def measure(
                 continue
             tell(f"round {number + 1} of {rounds}: {contender.name}" if number >= 0 else f"warming {contender.name}")
             try:
+                if contender.uses_spark:
+                    contender.seconds()
                 sample = _sample(contender, number, meter)
             except Exception as failure:
                 row.status, row.note = FAILED, _first_line(failure)
