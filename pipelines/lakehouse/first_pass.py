@@ -38,18 +38,18 @@ class Appended:
     newest_day: int | None
 
 
-def keep_facts(house: Lakehouse, job: Job, input_name: str, log: DeltaTable, appended: Appended) -> int:
-    """Keep the facts of days that ``appended`` has ended, or mostly brought; how many.
+def keep_facts(house: Lakehouse, job: Job, input_name: str, log: DeltaTable, appended: Appended) -> None:
+    """Keep the facts of days that ``appended`` has ended, or mostly brought.
 
     Nothing where replays will not ask for them: another profile, a small log, or times that Spark alone can read.
     Raises :class:`pipelines.core.errors.EnvironmentUnfit` if the table cannot be written.
     """
     if job.profile != "stream_analytics" or job.input(input_name).timestamp_by is None or not shows_all_rows(log):
-        return 0
+        return
     setting, by_day = setting_of(job, input_name), files_by_day(log_files(log))
     rows_of = {day: sum(file.rows or 0 for file in files) for day, files in by_day.items()}
     if setting is None or sum(rows_of.values()) <= methods.FEW_ROWS:
-        return 0
+        return
     newest = max(by_day)
     was_newest = newest if appended.newest_day is None else appended.newest_day
     wanted = [
@@ -69,7 +69,6 @@ def keep_facts(house: Lakehouse, job: Job, input_name: str, log: DeltaTable, app
                 found[day] = kept_days.identified(rows, FACTS, asked.digest, day, digest)
     if found:
         facts.keep(house, input_name, asked, found)
-    return len(found)
 
 
 def facts_of(arrivals: pa.Table, setting: Setting, asked: Asked) -> pa.Table:
@@ -77,7 +76,7 @@ def facts_of(arrivals: pa.Table, setting: Setting, asked: Asked) -> pa.Table:
     ``input_partition`` on."""
     rows = arrivals.filter(pc.is_null(arrivals["punctuation_time"]))
     arrival_us = np.asarray(rows["arrival_time"])
-    time = times_of(rows, setting, pa.chunked_array([pa.repeat(pa.scalar(True), len(rows))]))
+    time = times_of(rows, setting, pc.is_null(rows["punctuation_time"]))
     time_us, no_time = np.asarray(pc.fill_null(time, 0)), ~np.asarray(time.is_valid())
     table = {
         "input_partition": rows["input_partition"],

@@ -26,7 +26,7 @@ from pipelines.core.model import Input, Job
 from pipelines.core.time import format_instant
 from pipelines.lakehouse.compact import compact, file_layout
 from pipelines.lakehouse.first_pass import Appended, keep_facts
-from pipelines.lakehouse.log import Tails, log_files
+from pipelines.lakehouse.log import Tails
 from pipelines.lakehouse.order import ArrivalOrder
 from pipelines.lakehouse.readers import Refused, read_file
 from pipelines.lakehouse.records import PUNCTUATION, Judge
@@ -177,10 +177,10 @@ class _Batch:
         self.part = part
         self.batch_id = batch_id
         self.log = log
-        days = [] if log is None else [file.arrival_day for file in log_files(log) if file.arrival_day is not None]
-        self.newest_day = max(days, default=None)
         self.schema = arrivals_schema(part)
-        self.judge = Judge(part, batch_id, ArrivalOrder(Tails(log).of))
+        tails = Tails(log)
+        self.newest_day = tails.newest_day
+        self.judge = Judge(part, batch_id, ArrivalOrder(tails.of))
         self.rows = _SortedRuns(self.schema)
         self.refused: list[Refused] = []
         self.ignored: Counter[str] = Counter()

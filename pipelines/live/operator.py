@@ -39,8 +39,8 @@ class LiveOperator(StatefulProcessor):
         trust_archives()
         # the process in which Spark asks for the operator's state variables tells stderr of each of its steps
         main = sys.modules.get("__main__")
-        if "transform_with_state_driver_worker" in str(getattr(main, "__spec__", None)):
-            main.print = lambda *_, **__: None  # type: ignore[union-attr]
+        if main is not None and "transform_with_state_driver_worker" in str(getattr(main, "__spec__", None)):
+            vars(main)["print"] = lambda *_, **__: None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called by Spark."""

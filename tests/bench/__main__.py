@@ -30,8 +30,6 @@ from pipelines.runtime.session import session
 DOCS = Path(__file__).parents[2] / "docs"
 LOGS = ("generated", "departures")
 MILLION = 1_000_000
-WARM_UP = 1
-"""Rounds before the first group's first, which finds a cold session."""
 
 Making = Callable[[Stage], Group]
 
@@ -89,7 +87,8 @@ def _run(
         with ExitStack() as stack, _progress() as (begin, tell):
             tell("writing logs")
             group = _chosen(make(Stage(spark, meter.pid, cache, stack)), wanted)
-            warm_up = WARM_UP if number == 0 else 0
+            # the first group finds a cold session
+            warm_up = 1 if number == 0 else 0
             begin(group.title, sum(1 + warm_up + min(rounds, one.most_rounds) for one in group.contenders))
             done.append((group, _measured(group, rounds, meter, tell, warm_up)))
         show(report(done[-1:], rounds, _java(spark)))
