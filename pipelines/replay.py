@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+import re
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pipelines.batch.engine import Result
+    from pipelines.batch.logs import Piece
+    from pipelines.core.methods import Method
     from pipelines.lakehouse.scans import Pass, Scanned
 
 Progress = Callable[[str], None]
@@ -180,7 +184,7 @@ def recompute(plan: Plan, job: Job, house: Lakehouse, *, spark: SparkSession | N
     from pipelines.batch import engine
 
     arrivals = _Run(plan, job, house, "", lambda _: None).arrivals(spark or session())
-    return fingerprint(engine.windows_alone(job, arrivals, plan.output, plan.carry, plan.method)).fingerprint
+    return fingerprint(engine.windows_alone(job, arrivals, plan.output, plan.carry, plan.sorting)).fingerprint
 
 
 class _Run:
@@ -200,6 +204,7 @@ class _Run:
         self.passes: list[Pass] = []
         self.scanned: dict[str, Scanned] = {}
         self.warnings: tuple[str, ...] = ()
+        self._told: tuple[str, ...] = ()
         self._expected: Counter[str] = Counter()
         self._layouts = dict(result_tables(job))
         self.engine = _versions()
@@ -221,8 +226,9 @@ class _Run:
 
     def go(self, spark: SparkSession | None, only: bool) -> None:
         self.tell("starting Spark")
-        from pipelines.lakehouse.scans import watched
-        from pipelines.lakehouse.write import check_columns, with_day
+        from pyspark.errors import PySparkException
+
+        from pipelines.batch.stored_order import NOT_IN_ORDER
         from pipelines.runtime.session import session
 
         small = is_small(self.job, self.plan, self.house)
@@ -232,8 +238,22 @@ class _Run:
         for one in self.plan.summaries:
             if one.unsaved is not None:
                 summaries.keep(self.house, one.input, one.unsaved)
+        try:
+            self._compute(spark, small, self.plan.method)
+        except PySparkException as error:
+            found = re.search(f"{NOT_IN_ORDER}: ([^\n]*?sequence.*?later)", str(error))
+            if found is None:
+                raise
+            # nothing was written: everything is computed before
+            self._told = (f"a file was taken to be in order and is not: {found[1]}; everything was sorted instead",)
+            self._compute(spark, small, self.plan.sorting)
+
+    def _compute(self, spark: SparkSession, small: bool, method: Method) -> None:
+        from pipelines.lakehouse.scans import watched
+        from pipelines.lakehouse.write import check_columns, with_day
+
         with watched(spark) as self.passes:
-            result = self.decide(spark)
+            result = self.decide(spark, method)
         frames = self._frames(result)
         for name, frame in frames.items():
             check_columns(self.house, name, with_day(frame, self._layouts[name]), self.plan.output)
@@ -247,7 +267,7 @@ class _Run:
         for frame in kept:
             frame.persist()
         try:
-            self._write(self._count(frames, result.events))
+            self._write(self._count(frames, result))
         finally:
             for frame in kept:
                 frame.unpersist()
@@ -261,13 +281,27 @@ class _Run:
             for table in self.plan.reads
         }
 
-    def decide(self, spark: SparkSession) -> Result:
+    def pieces(self, spark: SparkSession) -> dict[str, list[Piece]]:
+        """What the plan reads, by input, in the order in which files hold it."""
+        from pipelines.batch.logs import Piece
+        from pipelines.lakehouse.write import read_stretches
+
+        return {
+            table.input: [
+                Piece(frame, one.first_us, one.last_us)
+                for one, frame in read_stretches(spark, self.house, table, self.job.input(table.input), self.plan.read)
+            ]
+            for table in self.plan.reads
+        }
+
+    def decide(self, spark: SparkSession, method: Method) -> Result:
         """Lazy results."""
         from pipelines.batch import engine
         from pipelines.lakehouse.facts import KeptFacts
 
         memory, arrivals = KeptFacts(self.house, self.plan), self.arrivals(spark)
-        found = engine.run(self.job, arrivals, self.plan.output, self.plan.carry, self.plan.method, memory)
+        pieces = self.pieces(spark) if method.verdicts == "stored" else None
+        found = engine.run(self.job, arrivals, self.plan.output, self.plan.carry, method, memory, pieces)
         memory.save()
         return found
 
@@ -288,16 +322,17 @@ class _Run:
             return frame.filter("NOT (verdict = 'accepted' AND size(reasons) = 0)")
         return frame
 
-    def _count(self, frames: dict[str, DataFrame], events: Mapping[str, int]) -> dict[str, DataFrame]:
-        """Compute everything once, before anything is written; what each table is given.
-
-        ``events`` by input, where not every event of it has a row among the verdicts: the others simply counted.
-        """
+    def _count(self, frames: dict[str, DataFrame], result: Result) -> dict[str, DataFrame]:
+        """Compute everything once, before anything is written; what each table is given."""
         from pipelines.lakehouse.write import fingerprint, with_day
 
-        fates = frames[verdicts_table(self.job)].groupBy("input", "verdict", "reasons").count().collect()
-        self._tell_fates({(row["input"], row["verdict"], tuple(row["reasons"])): row["count"] for row in fates}, events)
-        windows = fingerprint(frames[windows_table(self.job)])
+        verdicts = frames[verdicts_table(self.job)].groupBy("input", "verdict", "reasons").count()
+        # side by side, so that cores compute the one while Spark plans the other; unless both wait for the same
+        with ThreadPoolExecutor(1 if result.shared else 2) as both:
+            counting, summing = both.submit(verdicts.collect), both.submit(fingerprint, frames[windows_table(self.job)])
+        fates, windows = counting.result(), summing.result()
+        told = {(row["input"], row["verdict"], tuple(row["reasons"])): row["count"] for row in fates}
+        self._tell_fates(told, result.events)
         self.output_fingerprint = windows.fingerprint
         self._expected[windows_table(self.job)] = windows.rows
         if dead_letters_table(self.job) in frames:
@@ -326,7 +361,8 @@ class _Run:
     def _tell_fates(self, fates: Mapping[tuple[str, str, tuple[str, ...]], int], events: Mapping[str, int]) -> None:
         """Count events by verdict and reason, and the rows that table ``verdicts`` keeps of them.
 
-        ``fates``: rows by input, verdict and reasons. ``events``: see :meth:`_count`.
+        ``fates``: rows by input, verdict and reasons. ``events`` by input, where not every event of it has a row among
+        them: the others simply counted.
         """
         verdicts, reasons = Counter(accepted=sum(events.values())), Counter[str]()
         for (of, verdict, why), count in fates.items():
@@ -344,7 +380,7 @@ class _Run:
 
         self.scanned = scanned(frames, self.house, self.plan.reads, self.passes)
         told = [self.scanned[table.table].differs_from(table) for table in self.plan.reads]
-        self.warnings = tuple(one for one in told if one is not None)
+        self.warnings = (*self._told, *(one for one in told if one is not None))
 
     def _write(self, results: Mapping[str, DataFrame | pa.Table]) -> None:
         from pipelines.lakehouse.write import replace_range

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -27,12 +27,15 @@ from pipelines.batch.columns import (
     WINDOW_START_US,
     within,
 )
-from pipelines.batch.logs import Log
+from pipelines.batch.logs import Log, Piece
 from pipelines.core.carry import Carries
 from pipelines.core.errors import UsageError
 from pipelines.core.facts import Memory
 from pipelines.core.methods import SORTED, Method
 from pipelines.core.model import EVERYTHING, Job, OutputRange, output_name
+
+Pieces = Mapping[str, Sequence[Piece]]
+"""By input, where it is known: its arrivals once more, in the order in which files hold them."""
 
 
 @dataclass(frozen=True)
@@ -61,16 +64,18 @@ def run(
     carry: Carries | None = None,
     method: Method = SORTED,
     memory: Memory | None = None,
+    pieces: Pieces | None = None,
 ) -> Result:
     """Verdicts and windows of ``job`` over ``arrivals``, one DataFrame of table ``arrivals/<input>`` per input.
 
     Half-open ``output`` acts on ``window_end`` and on the arrival time of verdicts and dead letters; the caller sees
     to it that ``arrivals``, together with ``carry`` if there is one, hold what makes that range exact. ``method`` is
     how watermarks are found; any but ``window`` passes over the logs once before this returns, but for the days that
-    ``memory`` recalls. It is left for ``window`` where a log turns out not to suit it.
+    ``memory`` recalls. It is left for another where a log turns out not to suit it; method ``stored`` takes
+    ``pieces``, and a query fails with :data:`pipelines.batch.stored_order.NOT_IN_ORDER` if they are not in order.
     Raises :class:`UsageError` if an input is missing.
     """
-    logs = _logs(job, arrivals, memory)
+    logs = _logs(job, arrivals, memory, pieces or {})
     match job.profile:
         case "stream_analytics":
             decided = ordering_stream_analytics.decide(job, logs, output, carry, method)
@@ -94,19 +99,23 @@ def windows_alone(
     carry: Carries | None = None,
     method: Method = SORTED,
     memory: Memory | None = None,
+    pieces: Pieces | None = None,
 ) -> DataFrame:
     """The windows that :func:`run` gives, by the method for windows alone."""
     if job.profile != "stream_analytics":
         return run(job, arrivals, output, carry, method).windows
-    logs = _logs(job, arrivals, memory)
+    logs = _logs(job, arrivals, memory, pieces or {})
     return _windows(job, ordering_stream_analytics.members(job, logs, carry, method), output)
 
 
-def _logs(job: Job, arrivals: Mapping[str, DataFrame], memory: Memory | None) -> dict[str, Log]:
+def _logs(job: Job, arrivals: Mapping[str, DataFrame], memory: Memory | None, pieces: Pieces) -> dict[str, Log]:
     for source in job.inputs:
         if source.name not in arrivals:
             raise UsageError(f"job '{job.name}' reads input '{source.name}', of which no arrivals were given")
-    return {one.name: Log(arrivals[one.name], one, rank, memory) for rank, one in enumerate(job.inputs)}
+    return {
+        one.name: Log(arrivals[one.name], one, rank, memory, tuple(pieces.get(one.name, ())))
+        for rank, one in enumerate(job.inputs)
+    }
 
 
 def _rows(logs: Mapping[str, Log]) -> dict[str, DataFrame]:

@@ -12,17 +12,36 @@ from pipelines.core.model import Input
 
 
 @dataclass(frozen=True)
+class Piece:
+    """Arrivals of ``[first_us, last_us]`` in one file, as table ``arrivals/<input>`` has them."""
+
+    arrivals: DataFrame
+    first_us: int
+    last_us: int
+
+    def may_hold(self, from_us: int | None, to_us: int | None) -> bool:
+        """Whether an arrival in ``[from_us, to_us)`` can lie here."""
+        return (from_us is None or self.last_us >= from_us) and (to_us is None or self.first_us < to_us)
+
+
+@dataclass(frozen=True)
 class Log:
     """``arrivals`` has the columns of table ``arrivals/<input>``; ``rank`` is the input's place in the job.
 
-    ``memory`` speaks of exactly these arrivals.
+    ``memory`` speaks of exactly these arrivals. ``pieces`` are the same arrivals once more, each partition's in order
+    in each piece and from piece to piece; none: they are not known to be.
     """
 
     arrivals: DataFrame
     source: Input
     rank: int
     memory: Memory | None = None
+    pieces: tuple[Piece, ...] = ()
 
     def rows(self) -> DataFrame:
         """All of it, normalised."""
-        return normalise(self.arrivals, self.source, self.rank)
+        return self.normalised(self.arrivals)
+
+    def normalised(self, arrivals: DataFrame) -> DataFrame:
+        """Some of its arrivals, normalised."""
+        return normalise(arrivals, self.source, self.rank)

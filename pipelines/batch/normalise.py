@@ -20,6 +20,7 @@ from pipelines.batch.columns import (
     KEY_VALID,
     PARTITION,
     PUNCTUATION_US,
+    READING,
     SEQUENCE,
 )
 from pipelines.core.errors import JobFileError
@@ -32,10 +33,10 @@ _INSTANT_TYPES = (TimestampType, TimestampNTZType, DateType, StringType, NullTyp
 def normalise(arrivals: DataFrame, source: Input, rank: int) -> DataFrame:
     """The payload columns untouched, and INPUT .. KEY_VALID of :mod:`pipelines.batch.columns`.
 
-    ``arrivals`` has the columns of table ``arrivals/<input>``; ``rank`` is the input's place in the job and breaks
-    ties of arrival order between inputs. Events and punctuations both pass. EVENT_US is null where ``timestamp_by``
-    is null or cannot be converted, and the arrival time where the input has no ``timestamp_by``; it is null for a
-    punctuation. KEY_VALID is whether every column of ``over`` has a value.
+    ``arrivals`` has the columns of table ``arrivals/<input>``, and may have those of READING, which pass; ``rank`` is
+    the input's place in the job and breaks ties of arrival order between inputs. Events and punctuations both pass.
+    EVENT_US is null where ``timestamp_by`` is null or cannot be converted, and the arrival time where the input has no
+    ``timestamp_by``; it is null for a punctuation. KEY_VALID is whether every column of ``over`` has a value.
     Raises :class:`JobFileError` if ``timestamp_by`` is neither an instant nor text.
     """
     arrival_us = F.unix_micros("arrival_time")
@@ -50,6 +51,7 @@ def normalise(arrivals: DataFrame, source: Input, rank: int) -> DataFrame:
         arrival_us.alias(ARRIVAL_US),
         F.col("arrival_time").alias(ARRIVAL_TIME),
         *([F.col("arrival_date").alias(ARRIVAL_DAY)] if "arrival_date" in arrivals.columns else []),
+        *(F.col(name) for name in arrivals.columns if name in READING),
         is_punctuation.alias(IS_PUNCTUATION),
         F.unix_micros("punctuation_time").alias(PUNCTUATION_US),
         F.when(~is_punctuation, _event_us(arrivals, source, arrival_us)).alias(EVENT_US),

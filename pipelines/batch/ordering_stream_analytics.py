@@ -13,6 +13,7 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from pipelines.batch import stored_order
 from pipelines.batch.bounds import Facts, facts
 from pipelines.batch.columns import (
     ARRIVAL_DAY,
@@ -47,7 +48,14 @@ from pipelines.batch.joins import joined
 from pipelines.batch.logs import Log
 from pipelines.batch.normalise import condition, quoted
 from pipelines.batch.packed import packing, with_max_before
-from pipelines.batch.policy_stream_analytics import at_arrival, is_exception, is_settled, with_time, with_verdict
+from pipelines.batch.policy_stream_analytics import (
+    at_arrival,
+    is_exception,
+    is_settled,
+    moved,
+    with_time,
+    with_verdict,
+)
 from pipelines.batch.scan import prefix_max
 from pipelines.batch.timelines import CARRY_US, timelines
 from pipelines.batch.windows_stream_analytics import windowed
@@ -115,7 +123,8 @@ def members(job: Job, logs: Mapping[str, Log], carry: Carries | None = None, met
     the cell of a grid where no more is asked."""
     carries = carry or {}
     few = replace(job, keep_verdicts="exceptions")
-    exactly = Method("packed" if method.windows == "first_passage" else method.windows, "packed", method.reason)
+    scan = method.verdicts if method.windows == "first_passage" else method.windows
+    exactly = Method(scan, scan, method.reason)
     counting: dict[str, DataFrame] = {}
     ordered: dict[str, _Ordered] = {}
     for name in _names(job):
@@ -162,52 +171,98 @@ def _ordered(job: Job, log: Log, output: OutputRange, carry: Carry | None, metho
         return _Ordered(_events(rows), rows)
     policy = _policy(job, log.source)
     heard = with_time(log.rows(), policy)
-    if method.verdicts == "packed":
-        packed = _packed(job, log, heard, output, carry, policy, cells=_cells(job, carry, method))
-        if packed is not None:
-            return packed
+    if method.verdicts != "window":
+        bounded = _from_facts(job, log, heard, output, carry, policy, method)
+        if bounded is not None:
+            return bounded
     scanned = prefix_max(_events(heard), _timeline(log.source), (SEQUENCE,), TIME_US, MAX_BEFORE_US)
     return _Ordered(with_verdict(_with_carry(scanned, log.source, carry), policy), heard)
 
 
-def _packed(
+def _from_facts(
     job: Job,
     log: Log,
     heard: DataFrame,
     output: OutputRange,
     carry: Carry | None,
     policy: StreamAnalyticsOrdering,
-    cells: Cells | None,
+    method: Method,
 ) -> _Ordered | None:
-    """Only events below a bound of the watermark are asked for it; None where the log cannot be packed."""
-    timed, timeline = _events(heard), _timeline(log.source)
+    """What a first pass tells saves the sort of all events; None where it tells too much, or the log cannot be packed.
+
+    As files lie, every event is told the watermark; packed, only those below a bound of it are.
+    """
+    timed, cells = _events(heard), _cells(job, carry, method)
     known = None if cells is None else _facts(job, log, timed, cells, output)
     if known is None:
         # there may be many more cells than buckets
         cells, known = None, _facts(job, log, timed, None, output)
-    pack = None if known is None else packing(known, timed, timeline)
-    if known is None or pack is None:
+    if known is None:
+        return None
+    scanned = _as_stored(log, policy, known) if method.verdicts == "stored" else None
+    in_cells = None if cells is None else _in_cells(log, timed, known, cells, policy, scanned)
+    if scanned is None:
+        return _packed(job, log, heard, known, carry, policy, in_cells)
+    scanned = _with_carry(scanned, log.source, carry)
+    if in_cells is None:
+        return _Ordered(with_verdict(scanned, policy), heard)
+    return _beside_cells(job, log, heard, scanned, known, policy, in_cells)
+
+
+def _packed(
+    job: Job,
+    log: Log,
+    heard: DataFrame,
+    known: Facts,
+    carry: Carry | None,
+    policy: StreamAnalyticsOrdering,
+    in_cells: DataFrame | None,
+) -> _Ordered | None:
+    """Only events below a bound of the watermark are asked for it; None where the log cannot be packed."""
+    timed, timeline = _events(heard), _timeline(log.source)
+    pack = packing(known, timed, timeline)
+    if pack is None:
         return None
     everything = job.keep_verdicts == "all"
     settled = (
         F.lit(False) if everything else is_settled(known.highest_at(F.col(ARRIVAL_US), _carried_us(carry)), policy)
     )
-    in_cells = None if cells is None else _in_cells(log, timed, known, cells, policy)
     everywhere = [name for name in timed.columns if name not in (ARRIVAL_TIME, ARRIVAL_DAY)]
     wanted = everywhere if in_cells is None else [*_ASKED, *log.source.over]
     scanned = with_max_before(timed, wanted, timeline, pack, ~settled)
     scanned = _with_carry(scanned, log.source, carry)
-    events = None if everything else known.rows_in_range
     if in_cells is not None:
-        asked = (scanned if everything else scanned.filter(is_exception(policy))).withColumn(
-            INPUT, F.lit(log.source.name)
-        )
-        return _Ordered(with_verdict(asked, policy), heard, None, in_cells, events)
+        return _beside_cells(job, log, heard, scanned, known, policy, in_cells)
     judged = with_verdict(scanned, policy)
     if everything:
         return _Ordered(judged, heard, shared=scanned)
     simply = timed.filter(settled).select(*map(quoted, everywhere), F.col(TIME_US).alias(SYSTEM_US))
-    return _Ordered(judged, heard, simply, None, events, scanned)
+    return _Ordered(judged, heard, simply, None, known.rows_in_range, scanned)
+
+
+def _beside_cells(
+    job: Job,
+    log: Log,
+    heard: DataFrame,
+    scanned: DataFrame,
+    known: Facts,
+    policy: StreamAnalyticsOrdering,
+    in_cells: DataFrame,
+) -> _Ordered:
+    """The verdicts that are kept of ``scanned``, where windows need no more than cells."""
+    everything = job.keep_verdicts == "all"
+    asked = scanned if everything else scanned.filter(is_exception(policy))
+    judged = with_verdict(asked.withColumn(INPUT, F.lit(log.source.name)), policy)
+    return _Ordered(judged, heard, None, in_cells, None if everything else known.rows_in_range)
+
+
+def _as_stored(log: Log, policy: StreamAnalyticsOrdering, known: Facts) -> DataFrame | None:
+    """Every event with MAX_BEFORE_US, as it lies in its file; None where files are not known to lie in order."""
+
+    def timed_of(arrivals: DataFrame) -> DataFrame:
+        return _events(with_time(log.normalised(arrivals), policy))
+
+    return stored_order.with_max_before(log, timed_of, _timeline(log.source), known)
 
 
 def _carried_us(carry: Carry | None) -> int | None:
@@ -259,13 +314,25 @@ def _alone_in_cells(job: Job, log: Log, carry: Carry | None, method: Method) -> 
     policy = _policy(job, log.source)
     timed = _events(with_time(log.rows(), policy))
     known = _facts(job, log, timed, cells, EVERYTHING)
-    return None if known is None else _in_cells(log, timed, known, cells, policy)
+    if known is None:
+        return None
+    scanned = _as_stored(log, policy, known) if method.verdicts == "stored" and log.source.over else None
+    return _in_cells(log, timed, known, cells, policy, scanned)
 
 
 def _in_cells(
-    log: Log, timed: DataFrame, known: Facts, cells: Cells, policy: StreamAnalyticsOrdering
+    log: Log,
+    timed: DataFrame,
+    known: Facts,
+    cells: Cells,
+    policy: StreamAnalyticsOrdering,
+    scanned: DataFrame | None,
 ) -> DataFrame | None:
-    """As :func:`_alone_in_cells`, of an input with an event time, from facts by cell."""
+    """As :func:`_alone_in_cells`, of an input with an event time, from facts by cell; ``scanned``: from its events
+    with MAX_BEFORE_US, where these are had without a sort."""
+    if log.source.over and scanned is not None:
+        # of many timelines the watermark itself is cheaper so than its cell is to look for
+        return scanned.filter(F.col(TIME_US).isNotNull()).withColumn(SYSTEM_US, moved(policy))
     found = steps(timed.sparkSession, known, cells)
     if found is None:
         return None

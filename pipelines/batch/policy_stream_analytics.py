@@ -94,6 +94,11 @@ def _watermark(policy: StreamAnalyticsOrdering) -> Column:
     return highest - policy.out_of_order_us
 
 
+def moved(policy: StreamAnalyticsOrdering) -> Column:
+    """Where an event with TIME_US and MAX_BEFORE_US counts, if nothing is dropped for being late or out of order."""
+    return F.greatest(F.col(TIME_US), _watermark(policy))
+
+
 def is_exception(policy: StreamAnalyticsOrdering) -> Column:
     """Whether an event with MAX_BEFORE_US does not simply count at its own time; never null."""
     return ~_simply_counts(F.coalesce(F.col(TIME_US) >= _watermark(policy), F.lit(True)))
@@ -122,11 +127,18 @@ def _refusal(policy: StreamAnalyticsOrdering) -> Column:
 
 def _judgement() -> dict[str, Column]:
     refusal = F.col(_REFUSAL)
-    moved_by = F.array(F.when(F.col(_LATE), "late"), F.when(F.col(_OUT_OF_ORDER), "out_of_order"))
+    late, out_of_order, none = F.lit("late"), F.lit("out_of_order"), F.array().cast("array<string>")
+    # said case by case: a lambda over an array would cut Spark's generated code in two
+    moved_by = (
+        F.when(F.col(_LATE) & F.col(_OUT_OF_ORDER), F.array(late, out_of_order))
+        .when(F.col(_LATE), F.array(late))
+        .when(F.col(_OUT_OF_ORDER), F.array(out_of_order))
+        .otherwise(none)
+    )
     moved = F.col(_LATE) | F.col(_OUT_OF_ORDER)
     return {
         VERDICT: F.when(refusal.isNotNull(), "dropped").when(moved, "adjusted").otherwise("accepted"),
-        REASONS: F.when(refusal.isNotNull(), F.array(refusal)).otherwise(F.array_compact(moved_by)),
+        REASONS: F.when(refusal.isNotNull(), F.array(refusal)).otherwise(moved_by),
         SYSTEM_US: F.when(refusal.isNull(), F.greatest(F.col(TIME_US), F.col(WATERMARK_US))),
         LIFETIME_END_US: F.lit(None).cast("bigint"),
         MISSED_US: F.array().cast("array<bigint>"),

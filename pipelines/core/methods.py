@@ -6,10 +6,12 @@ All give the same results. They differ in what they sort:
 - ``packed``: a first pass bounds every watermark from above (:mod:`pipelines.batch.bounds`), which settles all events
   above the bound without looking further. For the others the running maximum is computed inside ranges of arrival,
   one task each, over two packed integers a row: no shuffle, and a sort that Spark does by radix.
+- ``stored``: where files hold each partition's events in order, the running maximum is taken as they lie, by tasks
+  that remember the last one of each timeline, inside ranges of arrival. Nothing is sorted.
 - ``first_passage``: for windows of a grid it is enough to know which cell of the grid a watermark lies in, and where
   in the log each cell was first reached: one hash aggregate, then one lookup an event. No sort at all.
 
-Where windows go by first passage, verdicts beside them are packed.
+Where windows go by first passage, verdicts beside them go as stored, or are packed.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from typing import Literal
 from pipelines.core.model import AnyOf, Grid, Job, StreamAnalyticsOrdering
 from pipelines.core.time import SECOND, format_duration
 
-Scan = Literal["window", "packed", "first_passage"]
+Scan = Literal["window", "packed", "stored", "first_passage"]
 
 FEW_ROWS = 2_000_000
 """Up to so many arrivals a further pass over the log costs more than sorting it."""
@@ -51,23 +53,26 @@ SORTED = Method("window", "window", "not asked for any other")
 """What holds for every job and every log."""
 
 
-def choose(job: Job, rows: int | None) -> Method:
-    """The method for ``job`` over about ``rows`` arrivals; None: nobody knows how many."""
+def choose(job: Job, rows: int | None, *, in_order: bool = False) -> Method:
+    """The method for ``job`` over about ``rows`` arrivals (None: nobody knows how many); ``in_order``: files are known
+    to hold each partition's events in order."""
     if job.profile != "stream_analytics":
         return Method("window", "window", f"{job.profile} combines the watermarks of all partitions: one sort decides")
     if rows is None:
         return Method("window", "window", "the logs do not say how many arrivals there are to read")
     if rows <= FEW_ROWS:
         return Method("window", "window", f"{rows:,} arrivals: sorting them costs less than passing over them twice")
+    verdicts: Scan = "stored" if in_order else "packed"
+    lie = (
+        f"{rows:,} arrivals, whose files are in order: watermarks are found as they lie"
+        if in_order
+        else f"{rows:,} arrivals: only what lies below a bound of the watermark is sorted"
+    )
     cell_us = cell_of(job)
     if cell_us is None:
-        return Method("packed", "packed", f"{rows:,} arrivals: only what lies below a bound of the watermark is sorted")
-    return Method(
-        "packed",
-        "first_passage",
-        f"{rows:,} arrivals: verdicts ask below a bound of the watermark alone; windows need no more than the first"
-        f" passage of each {format_duration(cell_us)}",
-    )
+        return Method(verdicts, verdicts, lie)
+    passage = f"windows need no more than the first passage of each {format_duration(cell_us)}"
+    return Method(verdicts, "first_passage", f"{lie}; {passage}")
 
 
 def cell_of(job: Job) -> int | None:

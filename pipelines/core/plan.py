@@ -7,12 +7,21 @@ executed by :func:`pipelines.replay.execute`; nobody computes any of it a second
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pipelines.core.carry import Carries
 from pipelines.core.methods import SORTED, Method
 from pipelines.core.model import OutputRange
 from pipelines.core.readrange import ReadRange
 from pipelines.core.time import format_instant
+
+
+class Stretch(NamedTuple):
+    """A file, and bounds of its arrivals, which no other file's are between."""
+
+    path: str
+    first_us: int
+    last_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +32,7 @@ class ReadTable:
     bound of what the read range needs. ``rows`` is None where statistics are missing. ``end_of_log_us`` is the last
     arrival, cut down to the millisecond; None for an empty log. ``paths`` names those files, under the table, where
     they are few and plain Parquet: they are opened as they stand, however long the log; else the log is asked again.
+    ``stretches`` are the same files in the order of their arrivals, where each is known to hold its own in order.
     """
 
     input: str
@@ -35,6 +45,7 @@ class ReadTable:
     rows_total: int | None
     end_of_log_us: int | None
     paths: tuple[str, ...] = field(default=(), repr=False)
+    stretches: tuple[Stretch, ...] = field(default=(), repr=False)
 
     def as_dict(self) -> dict[str, object]:
         """JSON-ready data."""
@@ -108,8 +119,8 @@ class SummaryUse:
 class Plan:
     """One replay, decided. ``settled`` False: ``unsettled`` says which arrivals, still to come, would change it.
 
-    ``method``: how watermarks are found. ``carry``: what earlier and later arrivals mean for those that are read, from
-    ``summaries``; None: nothing.
+    ``method``: how watermarks are found; ``sorting``: how without trusting in the order of files. ``carry``: what
+    earlier and later arrivals mean for those that are read, from ``summaries``; None: nothing.
     """
 
     job: str
@@ -124,6 +135,7 @@ class Plan:
     carry: Carries | None = field(default=None, repr=False)
     summaries: tuple[SummaryUse, ...] = ()
     method: Method = SORTED
+    sorting: Method = SORTED
 
     @property
     def end_of_log_us(self) -> int | None:

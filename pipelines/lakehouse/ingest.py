@@ -15,8 +15,10 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
@@ -35,6 +37,8 @@ from pipelines.lakehouse.schema import LOG_COLUMNS, QUARANTINE, alike, arrivals_
 
 RUN_ROWS = 1_000_000
 """Rows sorted in memory at once; a larger batch is laid out in several sorted runs."""
+BATCH_BYTES = 512 * 2**20
+"""So much of one day is written in order without a break."""
 _ATTEMPTS = 5
 _BATCH_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _SHOWN = 10
@@ -181,7 +185,7 @@ class _Batch:
         tails = Tails(log)
         self.newest_day = tails.newest_day
         self.judge = Judge(part, batch_id, ArrivalOrder(tails.of))
-        self.rows = _SortedRuns(self.schema)
+        self.rows = SortedRuns(self.schema)
         self.refused: list[Refused] = []
         self.ignored: Counter[str] = Counter()
         self.punctuations = 0
@@ -281,11 +285,12 @@ class _Batch:
 
 
 @dataclass
-class _SortedRuns:
+class SortedRuns:
     """Rows in runs of at most about :data:`RUN_ROWS`, each sorted by arrival; all but the last lie on disk.
 
-    Sorted runs give row groups narrow ranges of arrival time, which is what lets a replay skip them. A run is handed
-    over as one batch: the writer's threads may overtake each other between batches, but not inside one.
+    Sorted runs give row groups narrow ranges of arrival time, which is what lets a replay skip them. What they hold of
+    a day is handed over as one batch, up to :data:`BATCH_BYTES`: the writer's threads overtake each other between
+    batches, but not inside one, and a file in order need not be sorted to be replayed.
     """
 
     schema: pa.Schema
@@ -319,10 +324,28 @@ class _SortedRuns:
             self._folder.cleanup()
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
+        held: list[pa.Table] = []
+        for rows in self._days():
+            day = rows["arrival_date"][0]
+            if held and (held[0]["arrival_date"][0] != day or sum(one.nbytes for one in held) >= BATCH_BYTES):
+                yield from pa.concat_tables(held).combine_chunks().to_batches()
+                held = []
+            held.append(rows)
+        if held:
+            yield from pa.concat_tables(held).combine_chunks().to_batches()
+
+    def _days(self) -> Iterator[pa.Table]:
+        """The runs, each cut where a day ends."""
+        for run in self._runs():
+            days = np.asarray(run["arrival_date"].cast(pa.int32()))
+            begin = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), len(run)]
+            yield from (run.slice(start, end - start) for start, end in pairwise(begin) if start < end)
+
+    def _runs(self) -> Iterator[pa.Table]:
         for path in self._spilled:
-            with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as stream:
-                yield from stream
-        yield from self._sorted().to_batches()
+            with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
+                yield stream.read_all()
+        yield self._sorted()
 
     def _sorted(self) -> pa.Table:
         if not self._held:

@@ -23,6 +23,7 @@ from pipelines.lakehouse.log import LogFile, data_files, end_of_log, log_files, 
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import last_succeeded
 from pipelines.lakehouse.schema import alike, arrivals_schema
+from pipelines.lakehouse.stretches import stretches
 from pipelines.lakehouse.summaries import Summed
 
 NAMED_FILES = 32
@@ -45,6 +46,10 @@ def make_plan(job: Job, output: OutputRange, lakehouse: str | Path | Lakehouse, 
     found = reads_of(job, output, history)
     read = _representable(found.range)
     reads = tuple(_read_table(tables[part.name], part, read) for part in job.inputs)
+    rows = _total([table.rows for table in reads])
+    sorting = choose(job, rows)
+    if sorting.verdicts == "packed":
+        reads = tuple(replace(one, stretches=stretches(tables[one.input], one.paths)) for one in reads)
     settled, unsettled = _settled(found, tuple(table.end_of_log_us for table in reads))
     writes = tuple(_written_table(house, name, layout, output) for name, layout in result_tables(job))
     return Plan(
@@ -59,7 +64,8 @@ def make_plan(job: Job, output: OutputRange, lakehouse: str | Path | Lakehouse, 
         notes=_notes(house, job, output),
         carry=found.carry,
         summaries=tuple(_summary_use(one, keep=as_of is None) for one in history.summed.values()),
-        method=choose(job, _total([table.rows for table in reads])),
+        method=choose(job, rows, in_order=all(table.stretches for table in reads)),
+        sorting=sorting,
     )
 
 

@@ -23,7 +23,7 @@ _PATIENCE_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """What was opened of one log: different files, their bytes, and how often it was gone through."""
+    """What was opened of one log: different files, their bytes, and how often they were, on average, rounded up."""
 
     files: int
     size_bytes: int
@@ -75,7 +75,7 @@ def scanned(
     """
     roots = {table.table: _path(house.uri(table.table)).rstrip("/") + "/" for table in tables}
     sizes: dict[str, dict[str, int]] = {name: {} for name in roots}
-    scans = dict.fromkeys(roots, 0)
+    scans, opened = dict.fromkeys(roots, 0), dict.fromkeys(roots, 0)
     seen: set[int] = set()
     for one in passes:
         seen.add(one.metric)
@@ -91,8 +91,11 @@ def scanned(
             for name, root in roots.items():
                 mine = {path: size for path, size in files.items() if path.startswith(root)}
                 sizes[name] |= mine
-                scans[name] += bool(mine)
-    return {name: Scanned(len(sizes[name]), sum(sizes[name].values()), scans[name]) for name in roots}
+                opened[name] += len(mine)
+    return {
+        name: Scanned(len(each), sum(each.values()), scans[name] + -(-opened[name] // max(len(each), 1)))
+        for name, each in sizes.items()
+    }
 
 
 def _file_scans(plan: Any) -> Iterator[Any]:

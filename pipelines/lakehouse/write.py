@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from pyspark.sql import types as T
 
 from pipelines.core.errors import UsageError
 from pipelines.core.model import Input, OutputRange
-from pipelines.core.plan import ReadTable
+from pipelines.core.plan import ReadTable, Stretch
 from pipelines.core.readrange import ReadRange
 from pipelines.core.time import format_instant, to_datetime
 from pipelines.lakehouse.layout import Layout, is_whole_days
@@ -35,7 +35,24 @@ def read_arrivals(spark: SparkSession, house: Lakehouse, table: ReadTable, part:
     The files that the plan names, or those that partitions and statistics of the log do not rule out; inside a file,
     row groups are skipped by arrival time.
     """
-    frame = _files_of(spark, house, table) if _are_named(house, table) else _version(spark, house, table)
+    if _are_named(house, table):
+        (frame,) = _files_of(spark, house, table, [table.paths])
+    else:
+        frame = _version(spark, house, table)
+    return _read(frame, part, read)
+
+
+def read_stretches(
+    spark: SparkSession, house: Lakehouse, table: ReadTable, part: Input, read: ReadRange
+) -> list[tuple[Stretch, DataFrame]]:
+    """As :func:`read_arrivals`, each of the table's stretches by itself."""
+    if not _are_named(house, table):
+        return []
+    frames = _files_of(spark, house, table, [[one.path] for one in table.stretches])
+    return [(one, _read(frame, part, read)) for one, frame in zip(table.stretches, frames, strict=True)]
+
+
+def _read(frame: DataFrame, part: Input, read: ReadRange) -> DataFrame:
     if read.from_us is not None:
         frame = frame.filter(f"arrival_date >= DATE '{to_datetime(read.from_us).date().isoformat()}'")
         frame = frame.filter(f"arrival_time >= TIMESTAMP '{format_instant(read.from_us)}'")
@@ -50,14 +67,16 @@ def _are_named(house: Lakehouse, table: ReadTable) -> bool:
     return bool(table.paths) and not _PATTERN.intersection(house.uri(table.table))
 
 
-def _files_of(spark: SparkSession, house: Lakehouse, table: ReadTable) -> DataFrame:
-    """The files by name: what a day costs does not depend on how long the log is."""
+def _files_of(
+    spark: SparkSession, house: Lakehouse, table: ReadTable, paths: Iterable[Sequence[str]]
+) -> list[DataFrame]:
+    """Files by name, some at once: what a day costs does not depend on how long the log is."""
     log = house.open(table.table, table.version)
     assert log is not None, table.table
     schema = T.StructType.fromJson(json.loads(log.schema().to_json()))
     root = house.uri(table.table)
-    files = [f"{root}/{path}" for path in table.paths]
-    return spark.read.schema(schema).option("basePath", root).parquet(*files)
+    reader = spark.read.schema(schema).option("basePath", root)
+    return [reader.parquet(*(f"{root}/{path}" for path in some)) for some in paths]
 
 
 def _version(spark: SparkSession, house: Lakehouse, table: ReadTable) -> DataFrame:

@@ -115,7 +115,7 @@ def _prove(
         one.input: read_arrivals(scope.spark, scope.house, one, change.job.input(one.input), plan.read)
         for one in plan.reads
     }
-    windows = engine.run(change.job, arrivals, scope.output, plan.carry, plan.method).windows
+    windows = engine.run(change.job, arrivals, scope.output, plan.carry, plan.sorting).windows
     compared = scope.keep(compare(windows.select(*scope.shape.keys, *scope.shape.values), scope.live.rows, scope.shape))
     left = compared.filter(F.col("status") != EQUAL)
     differing = before.filter(F.col("status") != EQUAL)

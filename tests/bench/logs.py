@@ -10,13 +10,12 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import pyarrow as pa
 from deltalake import CommitProperties, write_deltalake
 
 from bench.disorder import Disorder, as_table, chunks
 from bench.questions import DEPARTURES, READINGS
 from pipelines.lakehouse.compact import file_layout
-from pipelines.lakehouse.ingest import ingest
+from pipelines.lakehouse.ingest import SortedRuns, ingest
 from pipelines.lakehouse.layout import arrivals_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import arrivals_schema
@@ -53,15 +52,18 @@ def generated(model: Disorder, cache: Path) -> Log:
         return log
     shutil.rmtree(folder, ignore_errors=True)
     schema = arrivals_schema(READINGS.job().input(READINGS.input))
-    batches = (batch for chunk in chunks(model) for batch in as_table(chunk, schema).to_batches())
+    rows = SortedRuns(schema)
+    for chunk in chunks(model):
+        rows.add(as_table(chunk, schema))
     write_deltalake(
         log.uri,
-        pa.RecordBatchReader.from_batches(schema, batches),
+        rows.reader(),
         mode="error",
         partition_by=["arrival_date"],
         writer_properties=file_layout(schema),
         commit_properties=CommitProperties(custom_metadata={"tailrace": "ingest", "batch_id": "bench"}),
     )
+    rows.close()
     done.write_text(json.dumps(asdict(model), indent=2) + "\n")
     return log
 

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from pipelines.batch.engine import run
+from pipelines.batch.logs import Piece
 from pipelines.core.model import EVERYTHING, Job, OutputRange
 from pipelines.core.time import format_instant, from_datetime, parse_instant, to_datetime
 
@@ -66,6 +67,26 @@ def logs(spark: SparkSession, job: Job, rows: Sequence[Mapping[str, Any]]) -> di
         source.name: log(spark, job, source.name, [row for row in rows if row.get("input", first) == source.name])
         for source in job.inputs
     }
+
+
+def pieces(spark: SparkSession, job: Job, rows: Sequence[Mapping[str, Any]], count: int = 3) -> dict[str, list[Piece]]:
+    """As :func:`logs`, each in ``count`` pieces, one after the other; ``rows`` with a ``sequence`` each."""
+    first = job.inputs[0].name
+    found: dict[str, list[Piece]] = {}
+    for source in job.inputs:
+        mine = [row for row in rows if row.get("input", first) == source.name]
+        size = -(-len(mine) // count)
+        parts = [part for start in range(0, len(mine), size) if (part := mine[start : start + size])]
+        found[source.name] = [
+            Piece(log(spark, job, source.name, part), *(_arrival_us(part[end]) for end in (0, -1))) for part in parts
+        ]
+    return found
+
+
+def _arrival_us(row: Mapping[str, Any]) -> int:
+    arrival = instant(row["arrival"])
+    assert arrival is not None
+    return from_datetime(arrival)
 
 
 def verdicts(

@@ -8,11 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from batch_log import logs
+from batch_log import logs, pieces
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines.batch import engine, packed
-from pipelines.core.methods import SORTED, Method
+from pipelines.batch import engine, lanes, ordering_stream_analytics
+from pipelines.batch.packed import packing
+from pipelines.batch.stored_order import NOT_IN_ORDER
+from pipelines.core.methods import SORTED, Method, cell_of
 from pipelines.core.model import EVERYTHING, Job, OutputRange
 from pipelines.core.time import MINUTE, SECOND, format_instant, parse_instant
 from pipelines.job.load import parse_job
@@ -22,6 +25,8 @@ pytestmark = pytest.mark.spark
 NOON_US = parse_instant("2026-01-01T12:00:00Z")
 PACKED = Method("packed", "packed", "asked for")
 FIRST_PASSAGE = Method("packed", "first_passage", "asked for")
+STORED = Method("stored", "stored", "asked for")
+STORED_IN_CELLS = Method("stored", "first_passage", "asked for")
 
 
 def job(
@@ -88,7 +93,8 @@ def answer(
     spark: SparkSession, asked: Job, rows: Sequence[Mapping[str, Any]], method: Method, output: OutputRange
 ) -> tuple[Counter[Any], Counter[Any], int]:
     """Exceptions, windows, and how many events simply counted."""
-    result = engine.run(asked, logs(spark, asked, rows), output, method=method)
+    lie = pieces(spark, asked, rows) if method.verdicts == "stored" else None
+    result = engine.run(asked, logs(spark, asked, rows), output, method=method, pieces=lie)
     fates = [tuple(map(repr, row)) for row in result.verdicts.collect()]
     plain = [fate for fate in fates if "'accepted'" in fate and "[]" in fate]
     simply = sum(result.events.values()) - len(fates) + len(plain) if result.events else len(plain)
@@ -123,7 +129,7 @@ JOBS = {
 @pytest.fixture(autouse=True)
 def several_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut small logs as large ones are cut."""
-    monkeypatch.setattr(packed, "_ROWS_A_LANE", 100)
+    monkeypatch.setattr(lanes, "ROWS_A_LANE", 100)
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -136,6 +142,37 @@ def test_every_method_gives_what_sorting_gives(spark: SparkSession, name: str) -
     assert answer(spark, asked, rows, FIRST_PASSAGE, part) == expected
     alone = engine.windows_alone(asked, logs(spark, asked, rows), part, method=FIRST_PASSAGE)
     assert counted(alone) == expected[1]
+    assert answer(spark, asked, rows, STORED, part) == expected
+    if cell_of(asked) is not None:
+        assert answer(spark, asked, rows, STORED_IN_CELLS, part) == expected
+    lie = pieces(spark, asked, rows)
+    alone = engine.windows_alone(asked, logs(spark, asked, rows), part, method=STORED_IN_CELLS, pieces=lie)
+    assert counted(alone) == expected[1]
+
+
+@pytest.mark.parametrize("name", ["adjust", "over", "session"])
+@pytest.mark.parametrize("fault", ["swapped", "there twice"])
+def test_what_was_taken_to_be_in_order_and_is_not_gives_no_numbers(spark: SparkSession, name: str, fault: str) -> None:
+    asked, rows = JOBS[name], random_log(name)
+    one, other = [index for index, row in enumerate(rows) if row["partition"] == 1][7:9]
+    wrong = list(rows)
+    wrong[other] = rows[one] if fault == "there twice" else {**rows[one], "arrival": rows[other]["arrival"]}
+    wrong[one] = rows[one] if fault == "there twice" else {**rows[other], "arrival": rows[one]["arrival"]}
+    for method in (STORED, STORED_IN_CELLS):
+        given, lie = logs(spark, asked, rows), pieces(spark, asked, wrong)
+        result = engine.run(asked, given, method=method, pieces=lie)
+        told = f"{NOT_IN_ORDER}: sequence {rows[one]['sequence']} of partition 1 lies after a later"
+        with pytest.raises(PySparkException, match=told):
+            result.verdicts.collect()
+
+
+def test_pieces_out_of_order_give_no_numbers_either(spark: SparkSession) -> None:
+    asked, rows = JOBS["adjust"], random_log("pieces")
+    # in one lane, where nothing else tells
+    lie = {"readings": list(reversed(pieces(spark, asked, rows[:80])["readings"]))}
+    result = engine.run(asked, logs(spark, asked, rows[:80]), method=STORED, pieces=lie)
+    with pytest.raises(PySparkException, match=NOT_IN_ORDER):
+        result.windows.collect()
 
 
 def test_a_timeline_that_only_ever_came_early_borrows_no_other_watermark(spark: SparkSession) -> None:
@@ -143,14 +180,16 @@ def test_a_timeline_that_only_ever_came_early_borrows_no_other_watermark(spark: 
     last = rows[-1]
     early = {**last, "sequence": last["sequence"] + 1, "k": "never in time", "at": "2026-01-03T00:00:00Z"}
     expected = answer(spark, JOBS["over"], [*rows, early], SORTED, EVERYTHING)
-    assert answer(spark, JOBS["over"], [*rows, early], PACKED, EVERYTHING) == expected
+    for method in (PACKED, STORED, STORED_IN_CELLS):
+        assert answer(spark, JOBS["over"], [*rows, early], method, EVERYTHING) == expected
 
 
 @pytest.mark.parametrize(("first", "gap"), [(2**63 - 2000, 2), (0, 2**53), (-(2**40), 3)])
 def test_positions_may_lie_anywhere_in_63_bits(spark: SparkSession, first: int, gap: int) -> None:
     rows = random_log("positions", first_sequence=first, gap=gap)
     expected = answer(spark, JOBS["adjust"], rows, SORTED, EVERYTHING)
-    assert answer(spark, JOBS["adjust"], rows, PACKED, EVERYTHING) == expected
+    for method in (PACKED, STORED, STORED_IN_CELLS):
+        assert answer(spark, JOBS["adjust"], rows, method, EVERYTHING) == expected
     alone = engine.windows_alone(JOBS["adjust"], logs(spark, JOBS["adjust"], rows), method=FIRST_PASSAGE)
     assert counted(alone) == expected[1]
 
@@ -165,3 +204,16 @@ def test_what_is_too_much_for_a_method_is_answered_by_another(
     assert answer(spark, asked, rows, FIRST_PASSAGE, EVERYTHING) == expected
     alone = engine.windows_alone(asked, logs(spark, asked, rows), method=FIRST_PASSAGE)
     assert counted(alone) == expected[1]
+
+
+@pytest.mark.parametrize(("limit", "most"), [("TIMELINES", 5), ("TIMELINES", 6), ("PARTITIONS", 2), ("PARTITIONS", 3)])
+def test_what_tasks_cannot_remember_is_packed(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, limit: str, most: int
+) -> None:
+    asked, rows = JOBS["over"], random_log("too many")
+    expected = answer(spark, asked, rows, SORTED, EVERYTHING)
+    monkeypatch.setattr(f"pipelines.batch.stored_order.MOST_{limit}", most)
+    packed = Counter[int]()
+    monkeypatch.setattr(ordering_stream_analytics, "packing", lambda *given: packed.update([1]) or packing(*given))
+    assert answer(spark, asked, rows, STORED, EVERYTHING) == expected
+    assert packed.total() == (most in (5, 2))

@@ -10,9 +10,11 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
-from pipelines.batch import bounds, packed
+from pipelines.batch import bounds, lanes
 from pipelines.core import methods
 from pipelines.core.errors import EnvironmentUnfit, UsageError
 from pipelines.core.model import EVERYTHING, Job, OutputRange
@@ -20,7 +22,7 @@ from pipelines.core.plan import ReadTable
 from pipelines.core.readrange import ReadRange
 from pipelines.core.time import DAY, parse_instant
 from pipelines.job.load import parse_job
-from pipelines.lakehouse import runs, small
+from pipelines.lakehouse import planning, runs, small
 from pipelines.lakehouse.ingest import ingest
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import plain_rows, rows_of
@@ -150,19 +152,29 @@ def test_keeping_all_verdicts_keeps_those_that_simply_count(spark: SparkSession,
 
 @pytest.mark.parametrize("few", [True, False], ids=["in memory", "in Spark"])
 @pytest.mark.parametrize("keep", ["exceptions", "all"])
-def test_a_log_that_is_packed_is_replayed_to_the_same_tables_and_counts(
-    spark: SparkSession, loaded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: str, few: bool
+@pytest.mark.parametrize("method", ["packed", "stored"])
+def test_a_log_of_many_events_is_replayed_to_the_same_tables_and_counts(
+    spark: SparkSession,
+    loaded: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    keep: str,
+    few: bool,
+    method: str,
 ) -> None:
     job, part = _job(keep=keep), OutputRange(T("2026-01-01T22:00:00Z"), T("2026-01-03T00:00:00Z"))
-    houses = [tmp_path / "sorted", tmp_path / "packed"]
+    houses = [tmp_path / "sorted", tmp_path / "otherwise"]
     for house in houses:
         shutil.copytree(loaded, house)
     expected = replay(job, part, houses[0], spark=spark)
     monkeypatch.setattr(methods, "FEW_ROWS", 10)
-    monkeypatch.setattr(packed, "_ROWS_A_LANE", 40)
+    monkeypatch.setattr(lanes, "ROWS_A_LANE", 40)
     monkeypatch.setattr(small, "MOST_ROWS", small.MOST_ROWS if few else 0)
+    if method == "packed":
+        monkeypatch.setattr(planning, "stretches", lambda *_: ())
     found = replay(job, part, houses[1], spark=spark)
-    assert (expected.plan.method.verdicts, found.plan.method.verdicts) == ("window", "packed")
+    assert (expected.plan.method.verdicts, found.plan.method.verdicts) == ("window", method)
+    assert found.warnings == ()
     assert found.counts_by_verdict == expected.counts_by_verdict
     assert found.counts_by_reason == expected.counts_by_reason
     assert found.rows_written == expected.rows_written
@@ -170,6 +182,34 @@ def test_a_log_that_is_packed_is_replayed_to_the_same_tables_and_counts(
     for table in ("windows", "verdicts"):
         assert _rows(houses[1], table, job) == _rows(houses[0], table, job)
     assert recompute(found.plan, job, Lakehouse.at(houses[1]), spark=spark) == expected.output_fingerprint
+
+
+def test_a_file_that_is_not_in_order_is_sorted_and_told(
+    spark: SparkSession, loaded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house, twin = tmp_path / "house", tmp_path / "sorted"
+    shutil.copytree(loaded, house)
+    log = DeltaTable(str(house / "arrivals" / "cars"))
+    rows = log.to_pyarrow_table().sort_by("sequence")
+    # all that a footer tells is in order: two records of a partition arrived at once and stand the wrong way round
+    instants = rows["arrival_time"].to_pylist()
+    instants[52] = instants[50]
+    place = rows.column_names.index("arrival_time")
+    rows = rows.set_column(place, "arrival_time", pa.array(instants, rows.schema.types[place]))
+    write_deltalake(log, rows.take([*range(50), 52, 50, 51, *range(53, len(rows))]), mode="overwrite")
+    shutil.copytree(house, twin)
+    expected = replay(JOB, EVERYTHING, twin, spark=spark)
+    monkeypatch.setattr(methods, "FEW_ROWS", 10)
+    found = replay(JOB, EVERYTHING, house, spark=spark)
+    assert found.plan.method.verdicts == "stored"
+    (told,) = found.warnings
+    assert told == (
+        "a file was taken to be in order and is not: sequence 50 of partition 0 lies after a later;"
+        " everything was sorted instead"
+    )
+    assert found.output_fingerprint == expected.output_fingerprint
+    assert found.counts_by_verdict == expected.counts_by_verdict
+    assert _rows(house, "verdicts") == _rows(twin, "verdicts")
 
 
 def test_what_a_first_pass_found_of_a_day_is_not_looked_for_again_until_its_files_change(

@@ -10,13 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, WriterProperties, write_deltalake
 from lakehouse_samples import job, lines, record
 
 from pipelines.core.errors import DataRefused, EnvironmentUnfit, UsageError
 from pipelines.lakehouse.ingest import IngestSummary, ingest
 from pipelines.lakehouse.log import end_of_log, log_files
 from pipelines.lakehouse.show import plain_rows, rows_of
+from pipelines.lakehouse.stretches import stretches
 
 JOB = job()
 
@@ -215,6 +216,58 @@ def test_large_batches_are_written_in_sorted_runs(tmp_path: Path, monkeypatch: p
     summary = _ingest(tmp_path, *[record(i) for i in range(20)], "bad")
     assert (summary.events, summary.quarantined) == (20, 1)
     assert [row["sequence"] for row in _rows(tmp_path)] == list(range(20))
+
+
+def test_each_partition_lies_in_order_in_its_files_however_many_runs_a_batch_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipelines.lakehouse import ingest as module
+
+    many, noon_us = 300_000, 1_767_268_800_000_000
+    # the second half is of the next day
+    times_us = [noon_us + 250_000 * n for n in range(many)]
+    rows = {
+        "arrival_time": pa.array(times_us, pa.timestamp("us", "UTC")),
+        "input_partition": pa.array([n % 3 for n in range(many)], pa.int32()),
+        "sequence": pa.array(range(many), pa.int64()),
+        "at": pa.array(times_us, pa.timestamp("us", "UTC")),
+        "booth": pa.array(["a"] * many),
+        "n": pa.array([1] * many, pa.int32()),
+        "x": pa.array([0.5] * many),
+    }
+    pq.write_table(pa.table(rows), tmp_path / "big.parquet")
+    monkeypatch.setattr(module, "RUN_ROWS", 60_000)
+    assert ingest(JOB, "cars", [tmp_path / "big.parquet"], tmp_path / "house").appended == many
+    log = DeltaTable(str(tmp_path / "house" / "arrivals" / "cars"))
+    files = stretches(log, [file.path for file in log_files(log)])
+    midnight_us = noon_us + 12 * 3_600_000_000
+    assert [one[1:] for one in files] == [(noon_us, midnight_us - 250_000), (midnight_us, times_us[-1])]
+    for file in files:
+        held = pq.read_table(tmp_path / "house" / "arrivals" / "cars" / file.path, columns=["sequence"])
+        found = held["sequence"].to_pylist()
+        assert found == sorted(found)
+
+
+def test_files_that_overlap_or_lie_in_disorder_are_not_taken_to_be_in_order(tmp_path: Path) -> None:
+    def log_of(name: str, *commits: list[int]) -> DeltaTable:
+        for minutes in commits:
+            times = pa.array([1_767_225_600_000_000 + 60_000_000 * each for each in minutes], pa.timestamp("us", "UTC"))
+            rows = pa.table({"arrival_time": times, "arrival_date": pa.array(["2026-01-01"] * len(minutes))})
+            small = WriterProperties(max_row_group_size=2)
+            write_deltalake(
+                tmp_path / name, rows, mode="append", partition_by=["arrival_date"], writer_properties=small
+            )
+        return DeltaTable(str(tmp_path / name))
+
+    def found(log: DeltaTable) -> int:
+        return len(stretches(log, [file.path for file in log_files(log)]))
+
+    assert found(log_of("in order", [4, 4, 5, 9], [0, 1, 2, 3, 4])) == 2
+    assert found(log_of("overlap", [4, 4, 5, 9], [0, 1, 2, 3, 5])) == 0
+    assert found(log_of("disorder", [0, 1, 5, 9, 8, 10])) == 0
+    # inside a row group footers tell nothing
+    assert found(log_of("inside", [0, 1, 9, 5, 9, 10])) == 1
+    assert stretches(log_of("none", [1]), []) == ()
 
 
 # -- formats ------------------------------------------------------------------------------------------------------

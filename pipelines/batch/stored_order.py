@@ -1,0 +1,141 @@
+"""A running maximum without any sort: where files hold each partition's events in order, one look at each is enough.
+
+The log is cut into lanes of arrival, each read by one task, file after file. A task remembers the greatest time of
+every timeline (:mod:`pipelines.batch.remembered`), beginning with what earlier lanes saw. It remembers the last
+sequence number as well: an event that comes after a later one ends the query with :data:`NOT_IN_ORDER`, so that a log
+that is not what it was taken for costs time, and never a wrong number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from pipelines.batch.bounds import Facts
+from pipelines.batch.columns import ARRIVAL_US, LANE, LAST_SEQUENCE, MAX_BEFORE_US, PARTITION, SEQUENCE, TIME_US
+from pipelines.batch.lanes import RANK, arrived, cuts, ends, highest_before, risen
+from pipelines.batch.logs import Log
+from pipelines.batch.remembered import Remembered
+
+NOT_IN_ORDER = "TAILRACE_NOT_IN_ORDER"
+"""Part of the message of a query that met an event out of its partition's order."""
+
+MOST_PARTITIONS = 256
+MOST_TIMELINES = 50_000
+"""Every task holds so many numbers for each lane at most."""
+
+_NOTHING_US = -(2**62)
+"""Below every time that is."""
+_BEFORE_ALL = -(2**63)
+_RAISED = "__raised"
+
+
+@dataclass(frozen=True)
+class _Timelines:
+    """``ranks``: rows of a timeline's columns and RANK; None: its partition is its number. ``before``: for each lane,
+    by number, the greatest time that came before it."""
+
+    ranks: DataFrame | None
+    before: list[list[int]]
+
+
+def with_max_before(
+    log: Log, timed_of: Callable[[DataFrame], DataFrame], timeline: Sequence[str], facts: Facts
+) -> DataFrame | None:
+    """Every event of ``log``, as ``timed_of`` makes it from arrivals, and MAX_BEFORE_US.
+
+    ``facts`` are of all of them. Where a timeline is a part of a partition this passes over the log once, now. None
+    where the log has no pieces, or partitions or timelines that are too many to be remembered by number.
+    """
+    last = facts.partitions[-1]
+    if not log.pieces or facts.partitions[0] < 0 or last >= MOST_PARTITIONS:
+        return None
+    spark = log.arrivals.sparkSession
+    begin = cuts(facts, spark.sparkContext.defaultParallelism)
+    known: _Timelines | None
+    if tuple(timeline) == (PARTITION,):
+        known = _Timelines(None, _before_by_partition(facts, begin))
+    else:
+        known = _of_timelines(timed_of(log.arrivals), timeline, begin)
+    if known is None:
+        return None
+    lanes = [
+        arrived(_all(mine), from_us, to_us).coalesce(1).withColumn(LANE, F.lit(index))
+        for index, (from_us, to_us) in enumerate(ends(begin))
+        if (mine := [piece.arrivals for piece in log.pieces if piece.may_hold(from_us, to_us)])
+    ]
+    events = _all(lanes).filter("punctuation_time IS NULL")
+    # first of all: what is not deterministic keeps the optimiser from computing anything once more for each lane
+    last_before = Remembered(spark, [_BEFORE_ALL] * (len(begin) + 1) * (last + 1))
+    place = F.col(LANE) * (last + 1) + F.col("input_partition")
+    looked = events.withColumn(LAST_SEQUENCE, last_before.replace(place, F.col("sequence")))
+    return _raised(timed_of(looked), timeline, known)
+
+
+def _raised(timed: DataFrame, timeline: Sequence[str], known: _Timelines) -> DataFrame:
+    """``timed`` (rows with LANE and LAST_SEQUENCE, each lane one task's and in order) with MAX_BEFORE_US."""
+    if known.ranks is None:
+        rows = timed.withColumn(RANK, F.col(PARTITION))
+    else:
+        # what is passed on is in the order of what is looked up for, which a broadcast leaves as it is
+        rows = timed.join(F.broadcast(known.ranks), list(timeline), "left").withColumn(RANK, F.col(RANK).cast("int"))
+    nothing = F.lit(_NOTHING_US)
+    greatest = Remembered(timed.sparkSession, [time_us for lane in known.before for time_us in lane])
+    place = F.col(LANE) * len(known.before[0]) + F.col(RANK)
+    # an event without a key has no number: it moves none and is told nothing
+    raised = greatest.raise_to(place, F.coalesce(F.col(TIME_US), nothing))
+    rows = rows.withColumn(_RAISED, F.when(F.col(LAST_SEQUENCE) < F.col(SEQUENCE), raised).otherwise(_out_of_order()))
+    found = F.when(F.col(_RAISED) > nothing, F.col(_RAISED))
+    return rows.withColumn(MAX_BEFORE_US, found).drop(_RAISED, LAST_SEQUENCE, RANK, LANE)
+
+
+def _out_of_order() -> Column:
+    told = F.concat(
+        F.lit(f"{NOT_IN_ORDER}: sequence "), SEQUENCE, F.lit(" of partition "), PARTITION, F.lit(" lies after a later")
+    )
+    return F.raise_error(told).cast("bigint")
+
+
+def _before_by_partition(facts: Facts, begin: Sequence[int]) -> list[list[int]]:
+    before = [[_NOTHING_US] * (facts.partitions[-1] + 1) for _ in range(len(begin) + 1)]
+    for partition, highest in highest_before(facts, begin).items():
+        for lane, time_us in enumerate(highest):
+            if time_us is not None:
+                before[lane][partition] = time_us
+    return before
+
+
+def _of_timelines(timed: DataFrame, timeline: Sequence[str], begin: Sequence[int]) -> _Timelines | None:
+    lanes = [
+        F.max(F.when(_in_lane(from_us, to_us), F.col(TIME_US))).alias(f"__lane_{index}")
+        for index, (from_us, to_us) in enumerate(ends(begin))
+    ]
+    seen = timed.filter(F.col(TIME_US).isNotNull()).groupBy(*timeline).agg(*lanes).limit(MOST_TIMELINES + 1)
+    # one task numbers them without gaps; kept, because another time it might number them otherwise
+    numbered = seen.coalesce(1).withColumn(RANK, F.monotonically_increasing_id()).localCheckpoint(eager=True)
+    found = numbered.drop(*timeline).collect()
+    if len(found) > MOST_TIMELINES:
+        return None
+    before = [[_NOTHING_US] * max(len(found), 1) for _ in lanes]
+    for row in found:
+        for lane, time_us in enumerate(risen([row[f"__lane_{index}"] for index in range(len(lanes))])):
+            if time_us is not None:
+                before[lane][row[RANK]] = time_us
+    return _Timelines(numbered.select(*timeline, RANK), before)
+
+
+def _in_lane(from_us: int | None, to_us: int | None) -> Column:
+    inside = F.lit(True)
+    if from_us is not None:
+        inside = inside & (F.col(ARRIVAL_US) >= from_us)
+    if to_us is not None:
+        inside = inside & (F.col(ARRIVAL_US) < to_us)
+    return inside
+
+
+def _all(frames: Sequence[DataFrame]) -> DataFrame:
+    return reduce(DataFrame.union, frames)
