@@ -289,7 +289,7 @@ class _Run:
         return {
             table.input: [
                 Piece(frame, one.first_us, one.last_us)
-                for one, frame in read_stretches(spark, self.house, table, self.job.input(table.input), self.plan.read)
+                for one, frame in read_stretches(spark, self.house, table, self.plan.read)
             ]
             for table in self.plan.reads
         }

@@ -49,13 +49,16 @@ def with_max_before(
     """Every event of ``log``, as ``timed_of`` makes it from arrivals, and MAX_BEFORE_US.
 
     ``facts`` are of all of them. Where a timeline is a part of a partition this passes over the log once, now. None
-    where the log has no pieces, or partitions or timelines that are too many to be remembered by number.
+    where the log has no pieces or is one lane, or partitions or timelines are too many to be remembered by number.
     """
     last = facts.partitions[-1]
     if not log.pieces or facts.partitions[0] < 0 or last >= MOST_PARTITIONS:
         return None
     spark = log.arrivals.sparkSession
     begin = cuts(facts, spark.sparkContext.defaultParallelism)
+    if not begin:
+        # one partition is joined to itself without a shuffle, by one task, whose copies of a frame share what it holds
+        return None
     known: _Timelines | None
     if tuple(timeline) == (PARTITION,):
         known = _Timelines(None, _before_by_partition(facts, begin))
@@ -64,7 +67,7 @@ def with_max_before(
     if known is None:
         return None
     lanes = [
-        arrived(_all(mine), from_us, to_us).coalesce(1).withColumn(LANE, F.lit(index))
+        arrived(_all(mine), from_us, to_us).withColumn(LANE, F.lit(index)).coalesce(1)
         for index, (from_us, to_us) in enumerate(ends(begin))
         if (mine := [piece.arrivals for piece in log.pieces if piece.may_hold(from_us, to_us)])
     ]

@@ -39,28 +39,29 @@ def read_arrivals(spark: SparkSession, house: Lakehouse, table: ReadTable, part:
         (frame,) = _files_of(spark, house, table, [table.paths])
     else:
         frame = _version(spark, house, table)
-    return _read(frame, part, read)
+    names = [name for name, _ in LOG_COLUMNS] + [column.name for column in part.columns]
+    return _within(frame, read).select(*names, "arrival_date")
 
 
 def read_stretches(
-    spark: SparkSession, house: Lakehouse, table: ReadTable, part: Input, read: ReadRange
+    spark: SparkSession, house: Lakehouse, table: ReadTable, read: ReadRange
 ) -> list[tuple[Stretch, DataFrame]]:
-    """As :func:`read_arrivals`, each of the table's stretches by itself."""
+    """As :func:`read_arrivals`, each of the table's stretches by itself, with all columns of the table."""
     if not _are_named(house, table):
         return []
     frames = _files_of(spark, house, table, [[one.path] for one in table.stretches])
-    return [(one, _read(frame, part, read)) for one, frame in zip(table.stretches, frames, strict=True)]
+    return [(one, _within(frame, read, one)) for one, frame in zip(table.stretches, frames, strict=True)]
 
 
-def _read(frame: DataFrame, part: Input, read: ReadRange) -> DataFrame:
-    if read.from_us is not None:
+def _within(frame: DataFrame, read: ReadRange, held: Stretch | None = None) -> DataFrame:
+    """The arrivals of ``[read.from, read.to]``, of ``frame``, which ``held`` tells more of."""
+    if read.from_us is not None and (held is None or held.first_us < read.from_us):
         frame = frame.filter(f"arrival_date >= DATE '{to_datetime(read.from_us).date().isoformat()}'")
         frame = frame.filter(f"arrival_time >= TIMESTAMP '{format_instant(read.from_us)}'")
-    if read.to_us is not None:
+    if read.to_us is not None and (held is None or held.last_us > read.to_us):
         frame = frame.filter(f"arrival_date <= DATE '{to_datetime(read.to_us).date().isoformat()}'")
         frame = frame.filter(f"arrival_time <= TIMESTAMP '{format_instant(read.to_us)}'")
-    names = [name for name, _ in LOG_COLUMNS] + [column.name for column in part.columns]
-    return frame.select(*names, "arrival_date")
+    return frame
 
 
 def _are_named(house: Lakehouse, table: ReadTable) -> bool:

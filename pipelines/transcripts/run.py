@@ -22,6 +22,7 @@ from pipelines.transcripts.read import Case
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from pipelines.batch.engine import Pieces
     from pipelines.core.readings import Evaluate
 
 ENGINES = ("reference", "spark", "stream")
@@ -152,12 +153,13 @@ def run_batch(
     output: OutputRange,
     carry: Carries | None = None,
     method: Method = SORTED,
+    pieces: Pieces | None = None,
 ) -> Outcome:
     """What the batch engine gives for ``arrivals``, collected; errors pass through."""
     from pipelines.batch import engine
     from pipelines.batch.local_rows import local_rows
 
-    result = engine.run(job, arrivals, output, carry, method)
+    result = engine.run(job, arrivals, output, carry, method, pieces=pieces)
     verdicts = [_spark_fate(row) for row in local_rows(result.verdicts)]
     windows = [{key: row[key] for key in row if key != "output_date"} for row in local_rows(result.windows)]
     return Outcome(tuple(verdicts), tuple(windows))

@@ -272,7 +272,7 @@ def _replayed(site: Site, question: Question, method: Method | None, *, kept: bo
     method = method or plan.method
     pieces = None
     if method.verdicts == "stored":
-        files = read_stretches(site.spark, house, read, job.input(question.input), plan.read)
+        files = read_stretches(site.spark, house, read, plan.read)
         pieces = {question.input: [Piece(frame, one.first_us, one.last_us) for one, frame in files]}
     return _Replayed(job, {question.input: arrivals}, method, memory, pieces)
 

@@ -6,12 +6,15 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from textwrap import indent
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines.batch import engine
+from pipelines.batch import engine, lanes
+from pipelines.batch.logs import Piece
 from pipelines.core.methods import SORTED, Method
+from pipelines.core.time import HOUR, parse_instant
 from pipelines.job.load import parse_job
 from pipelines.lakehouse.ingest import ingest
 
@@ -19,6 +22,8 @@ pytestmark = pytest.mark.spark
 
 PACKED = Method("packed", "packed", "asked for")
 FIRST_PASSAGE = Method("packed", "first_passage", "asked for")
+STORED = Method("stored", "stored", "asked for")
+NOON_US = parse_instant("2026-01-01T12:00:00Z")
 JOB = parse_job("""
 tailrace: 1
 job: plans
@@ -120,6 +125,51 @@ def test_packed_verdicts_are_sorted_where_they_are_read_without_a_shuffle(log: D
     assert plan(verdicts) == "Window\n  Sort\n    Coalesce\n      FileScan parquet"
 
 
+@pytest.fixture(scope="module")
+def pieces(log: DataFrame) -> dict[str, list[Piece]]:
+    """The log's one file."""
+    return {"readings": [Piece(log, NOON_US, NOON_US + HOUR)]}
+
+
+@pytest.fixture
+def two_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half an hour each."""
+    monkeypatch.setattr(lanes, "ROWS_A_LANE", 3600)
+
+
+LANES = """\
+Union
+  Coalesce
+    FileScan parquet
+  Coalesce
+    FileScan parquet"""
+
+
+@pytest.mark.usefixtures("two_lanes")
+def test_verdicts_as_files_lie_are_neither_sorted_nor_shuffled(log: DataFrame, pieces: dict[str, list[Piece]]) -> None:
+    verdicts = engine.run(JOB, {"readings": log}, method=STORED, pieces=pieces).verdicts
+    assert plan(verdicts) == LANES
+
+
+@pytest.mark.usefixtures("two_lanes")
+def test_windows_as_files_lie_read_the_log_once_and_sort_nothing(
+    log: DataFrame, pieces: dict[str, list[Piece]]
+) -> None:
+    windows = engine.run(JOB, {"readings": log}, method=STORED, pieces=pieces).windows
+    assert plan(windows) == AGGREGATION + indent(LANES, " " * 12)
+
+
+@pytest.mark.usefixtures("two_lanes")
+def test_timelines_as_files_lie_look_up_their_numbers_and_sort_nothing(
+    log: DataFrame, pieces: dict[str, list[Piece]]
+) -> None:
+    over = replace(JOB, inputs=(replace(JOB.inputs[0], over=("k",)),))
+    alone = engine.windows_alone(over, {"readings": log}, method=STORED, pieces=pieces)
+    numbers = "            BroadcastHashJoin\n" + indent(LANES, " " * 16) + "\n              BroadcastExchange"
+    assert plan(alone).startswith(AGGREGATION + numbers)
+    assert plan(alone).count("FileScan") == 2
+
+
 def test_windows_beside_packed_verdicts_sort_no_event_that_is_settled(log: DataFrame) -> None:
     both = engine.run(JOB, {"readings": log}, method=PACKED).windows
     sources = """\
@@ -142,9 +192,10 @@ def test_the_method_window_shuffles_and_sorts_once(log: DataFrame) -> None:
     assert plan(sorted_out) == AGGREGATION + one_sort
 
 
-@pytest.mark.parametrize("method", [SORTED, PACKED, FIRST_PASSAGE], ids=lambda method: method.windows)
-def test_no_row_leaves_the_java_process(log: DataFrame, method: Method) -> None:
-    result = engine.run(JOB, {"readings": log}, method=method)
-    alone = engine.windows_alone(JOB, {"readings": log}, method=method)
+@pytest.mark.usefixtures("two_lanes")
+@pytest.mark.parametrize("method", [SORTED, PACKED, STORED, FIRST_PASSAGE], ids=lambda method: method.windows)
+def test_no_row_leaves_the_java_process(log: DataFrame, pieces: dict[str, list[Piece]], method: Method) -> None:
+    result = engine.run(JOB, {"readings": log}, method=method, pieces=pieces)
+    alone = engine.windows_alone(JOB, {"readings": log}, method=method, pieces=pieces)
     for frame in (result.verdicts, result.windows, alone):
         assert not re.search("Python|Arrow|Pandas", frame._jdf.queryExecution().executedPlan().toString())

@@ -19,8 +19,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from property_logs import ROUNDED, Example, example, without
 
-from pipelines.batch import engine
+from pipelines.batch import engine, lanes
 from pipelines.batch.local_rows import local_rows
+from pipelines.batch.logs import Piece
 from pipelines.batch.row_expressions import SparkExpressions
 from pipelines.core.carried import Reads, reads_of
 from pipelines.core.carry import Carries
@@ -31,7 +32,7 @@ from pipelines.core.time import MINUTE, SECOND
 from pipelines.job.expressions import instant_sql
 from pipelines.transcripts.history import ListedHistory
 from pipelines.transcripts.judge import Outcome
-from pipelines.transcripts.run import arrival_frames, reference_outcome, run_batch, tiny_programs
+from pipelines.transcripts.run import arrival_frame, arrival_frames, reference_outcome, run_batch, tiny_programs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 CASES = int(os.environ.get("TAILRACE_PROPERTY_CASES", "50"))
 PACKED = Method("packed", "packed", "asked for")
 FIRST_PASSAGE = Method("packed", "first_passage", "asked for")
+STORED = Method("stored", "stored", "asked for")
+STORED_IN_CELLS = Method("stored", "first_passage", "asked for")
 PROFILES = ("stream_analytics", "atlas", "stream_insight")
 
 # an example on Spark takes a second, so failures are made small by our own means, not by thousands of tries
@@ -115,6 +118,22 @@ def batch(spark: SparkSession, one: Example, layout: int) -> Outcome:
     )
 
 
+def pieces_of(spark: SparkSession, one: Example, log: Sequence[Arrival]) -> dict[str, list[Piece]]:
+    """Each input's arrivals in arrival order, cut into up to three files somewhere."""
+    found: dict[str, list[Piece]] = {}
+    for part in one.job.inputs:
+        mine = sorted(
+            (row for row in log if row.input == part.name),
+            key=lambda row: (row.arrival_time_us, row.input_partition, row.sequence),
+        )
+        cuts = sorted(Random(one.seed).choices(range(len(mine) + 1), k=2))
+        files = [rows for start, end in pairwise([0, *cuts, len(mine)]) if (rows := mine[start:end])]
+        found[part.name] = [
+            Piece(arrival_frame(spark, part, rows), rows[0].arrival_time_us, rows[-1].arrival_time_us) for rows in files
+        ]
+    return found
+
+
 def smallest(spark: SparkSession, one: Example, tries: int = 60) -> Example:
     """The example with as few rows as ``tries`` runs can find that still makes the engines differ."""
     size = max(1, len(one.log) // 2)
@@ -155,7 +174,11 @@ def test_the_batch_engine_agrees_with_the_reference_engine(profile: str, tiny_sp
 
 
 @pytest.mark.spark
-def test_every_method_of_finding_watermarks_agrees_with_the_reference_engine(tiny_spark: SparkSession) -> None:
+def test_every_method_of_finding_watermarks_agrees_with_the_reference_engine(
+    tiny_spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lanes, "ROWS_A_LANE", 10)
+
     @settings(on_spark, max_examples=max(1, CASES // 8))
     @given(seeds)
     def agrees(seed: int) -> None:
@@ -168,6 +191,10 @@ def test_every_method_of_finding_watermarks_agrees_with_the_reference_engine(tin
         beside = run_batch(replace(one.job, keep_verdicts="exceptions"), frames, one.output, reads.carry, PACKED)
         by_cell = run_batch(everything, frames, one.output, reads.carry, FIRST_PASSAGE)
         alone = local_rows(engine.windows_alone(one.job, frames, one.output, reads.carry, FIRST_PASSAGE))
+        pieces = pieces_of(tiny_spark, one, log)
+        for method in (STORED, STORED_IN_CELLS):
+            stored = run_batch(everything, frames, one.output, reads.carry, method, pieces)
+            assert not difference(expected, stored), one
         assert not difference(expected, packed), one
         assert not difference(expected, Outcome(packed.verdicts, beside.windows)), one
         assert not difference(expected, by_cell), one
