@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,8 @@ import pyarrow as pa
 
 from pipelines import __version__
 from pipelines.core.model import REASONS, Job, OutputRange
-from pipelines.core.plan import Plan
+from pipelines.core.plan import Plan, ReadTable
+from pipelines.core.readrange import ReadRange
 from pipelines.core.time import format_instant, from_datetime, to_datetime
 from pipelines.lakehouse import runs, summaries
 from pipelines.lakehouse.layout import dead_letters_table, result_tables, verdicts_table, windows_table
@@ -34,7 +36,7 @@ from pipelines.lakehouse.small import is_small, take, take_fingerprinted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipelines.batch.engine import Result
+    from pipelines.batch.engine import Pieces, Result
     from pipelines.batch.logs import Piece
     from pipelines.core.methods import Method
     from pipelines.lakehouse.scans import Pass, Scanned
@@ -187,6 +189,14 @@ def recompute(plan: Plan, job: Job, house: Lakehouse, *, spark: SparkSession | N
     return fingerprint(engine.windows_alone(job, arrivals, plan.output, plan.carry, plan.sorting)).fingerprint
 
 
+def pieces_of(spark: SparkSession, house: Lakehouse, table: ReadTable, read: ReadRange) -> list[Piece]:
+    """The stretches of a log, for the batch engine."""
+    from pipelines.batch.logs import Piece
+    from pipelines.lakehouse.write import read_stretches
+
+    return [Piece(frame, one.first_us, one.last_us) for one, frame in read_stretches(spark, house, table, read)]
+
+
 class _Run:
     """The work of one run, and what is known of it so far."""
 
@@ -281,18 +291,9 @@ class _Run:
             for table in self.plan.reads
         }
 
-    def pieces(self, spark: SparkSession) -> dict[str, list[Piece]]:
+    def pieces(self, spark: SparkSession) -> Pieces:
         """What the plan reads, by input, in the order in which files hold it."""
-        from pipelines.batch.logs import Piece
-        from pipelines.lakehouse.write import read_stretches
-
-        return {
-            table.input: [
-                Piece(frame, one.first_us, one.last_us)
-                for one, frame in read_stretches(spark, self.house, table, self.plan.read)
-            ]
-            for table in self.plan.reads
-        }
+        return {table.input: partial(pieces_of, spark, self.house, table, self.plan.read) for table in self.plan.reads}
 
     def decide(self, spark: SparkSession, method: Method) -> Result:
         """Lazy results."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -34,8 +34,8 @@ from pipelines.core.facts import Memory
 from pipelines.core.methods import SORTED, Method
 from pipelines.core.model import EVERYTHING, Job, OutputRange, output_name
 
-Pieces = Mapping[str, Sequence[Piece]]
-"""By input, where it is known: its arrivals once more, in the order in which files hold them."""
+Pieces = Mapping[str, Callable[[], Sequence[Piece]]]
+"""By input, where it is known: its arrivals once more, in the order in which files hold them; asked for if needed."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def _logs(job: Job, arrivals: Mapping[str, DataFrame], memory: Memory | None, pi
         if source.name not in arrivals:
             raise UsageError(f"job '{job.name}' reads input '{source.name}', of which no arrivals were given")
     return {
-        one.name: Log(arrivals[one.name], one, rank, memory, tuple(pieces.get(one.name, ())))
+        one.name: Log(arrivals[one.name], one, rank, memory, pieces.get(one.name))
         for rank, one in enumerate(job.inputs)
     }
 

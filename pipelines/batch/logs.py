@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -28,15 +29,15 @@ class Piece:
 class Log:
     """``arrivals`` has the columns of table ``arrivals/<input>``; ``rank`` is the input's place in the job.
 
-    ``memory`` speaks of exactly these arrivals. ``pieces`` are the same arrivals once more, each partition's in order
-    in each piece and from piece to piece; none: they are not known to be.
+    ``memory`` speaks of exactly these arrivals. ``pieces`` gives the same arrivals once more, each partition's in order
+    in each piece and from piece to piece; None: they are not known to be.
     """
 
     arrivals: DataFrame
     source: Input
     rank: int
     memory: Memory | None = None
-    pieces: tuple[Piece, ...] = ()
+    pieces: Callable[[], Sequence[Piece]] | None = None
 
     def rows(self) -> DataFrame:
         """All of it, normalised."""

@@ -52,7 +52,7 @@ def with_max_before(
     where the log has no pieces or is one lane, or partitions or timelines are too many to be remembered by number.
     """
     last = facts.partitions[-1]
-    if not log.pieces or facts.partitions[0] < 0 or last >= MOST_PARTITIONS:
+    if log.pieces is None or facts.partitions[0] < 0 or last >= MOST_PARTITIONS:
         return None
     spark = log.arrivals.sparkSession
     begin = cuts(facts, spark.sparkContext.defaultParallelism)
@@ -66,10 +66,11 @@ def with_max_before(
         known = _of_timelines(timed_of(log.arrivals), timeline, begin)
     if known is None:
         return None
+    pieces = log.pieces()
     lanes = [
         arrived(_all(mine), from_us, to_us).withColumn(LANE, F.lit(index)).coalesce(1)
         for index, (from_us, to_us) in enumerate(ends(begin))
-        if (mine := [piece.arrivals for piece in log.pieces if piece.may_hold(from_us, to_us)])
+        if (mine := [piece.arrivals for piece in pieces if piece.may_hold(from_us, to_us)])
     ]
     events = _all(lanes).filter("punctuation_time IS NULL")
     # first of all: what is not deterministic keeps the optimiser from computing anything once more for each lane

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,9 +93,23 @@ def session(application: str = "tailrace", *, short: bool = False, java_options:
     for key, value in settings.items():
         builder = builder.config(key, value)
     try:
-        return builder.getOrCreate()
+        started = builder.getOrCreate()
     except Exception as error:
         first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise EnvironmentUnfit(
             f"Spark did not start on {master}: {first_line}", hint="run 'tailrace doctor' to see what is missing"
         ) from error
+    _look_up_once()
+    return started
+
+
+def _look_up_once() -> None:
+    """PySpark asks the JVM for the place of a function whenever it makes a column: two calls before the one that does.
+
+    A frame is made of hundreds of columns, and the places do not change while a context lives.
+    """
+    from pyspark.sql.functions import builtin
+
+    known = vars(builtin)["_get_jvm_function"]
+    if not hasattr(known, "cache_info"):
+        vars(builtin)["_get_jvm_function"] = cache(known)

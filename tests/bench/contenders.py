@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,7 +25,6 @@ from bench.meters import ProcessMeter
 from bench.on_one_machine import Engine
 from bench.questions import Question
 from pipelines.batch import engine
-from pipelines.batch.logs import Piece
 from pipelines.core.methods import Method
 from pipelines.core.model import EVERYTHING, Job, OutputRange
 from pipelines.core.time import to_datetime
@@ -34,9 +33,9 @@ from pipelines.lakehouse.first_pass import Appended, keep_facts
 from pipelines.lakehouse.layout import arrivals_table
 from pipelines.lakehouse.planning import make_plan
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.lakehouse.write import read_arrivals, read_stretches
+from pipelines.lakehouse.write import read_arrivals
 from pipelines.live.run import stream
-from pipelines.replay import replay
+from pipelines.replay import pieces_of, replay
 
 Exceptions = Counter[tuple[str, ...]]
 _EXCEPTIONS = "NOT (verdict = 'accepted' AND size(reasons) = 0)"
@@ -152,9 +151,14 @@ class ToNowhere(Contender):
     def seconds(self) -> float:
         began = time.perf_counter()
         frames = self.frames(self.site, self.question)
-        # side by side, as a replay counts verdicts and windows
-        with frames.kept() as each, ThreadPoolExecutor(1 if frames.shared else len(each)) as pool:
-            list(pool.map(_to_nowhere, each))
+        with frames.kept() as each:
+            if frames.shared or len(each) == 1:
+                for frame in each:
+                    _to_nowhere(frame)
+            else:
+                # side by side, as a replay counts verdicts and windows
+                with ThreadPoolExecutor(len(each)) as pool:
+                    list(pool.map(_to_nowhere, each))
         return time.perf_counter() - began
 
 
@@ -258,7 +262,7 @@ class _Replayed:
     arrivals: dict[str, DataFrame]
     method: Method
     memory: KeptFacts | None
-    pieces: dict[str, list[Piece]] | None
+    pieces: engine.Pieces | None
 
 
 def _replayed(site: Site, question: Question, method: Method | None, *, kept: bool) -> _Replayed:
@@ -272,8 +276,7 @@ def _replayed(site: Site, question: Question, method: Method | None, *, kept: bo
     method = method or plan.method
     pieces = None
     if method.verdicts == "stored":
-        files = read_stretches(site.spark, house, read, plan.read)
-        pieces = {question.input: [Piece(frame, one.first_us, one.last_us) for one, frame in files]}
+        pieces = {question.input: partial(pieces_of, site.spark, house, read, plan.read)}
     return _Replayed(job, {question.input: arrivals}, method, memory, pieces)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from pipelines.batch.engine import run
+from pipelines.batch.engine import Pieces, run
 from pipelines.batch.logs import Piece
 from pipelines.core.model import EVERYTHING, Job, OutputRange
 from pipelines.core.time import format_instant, from_datetime, parse_instant, to_datetime
@@ -69,7 +70,7 @@ def logs(spark: SparkSession, job: Job, rows: Sequence[Mapping[str, Any]]) -> di
     }
 
 
-def pieces(spark: SparkSession, job: Job, rows: Sequence[Mapping[str, Any]], count: int = 3) -> dict[str, list[Piece]]:
+def pieces(spark: SparkSession, job: Job, rows: Sequence[Mapping[str, Any]], count: int = 3) -> Pieces:
     """As :func:`logs`, each in ``count`` pieces, one after the other; ``rows`` with a ``sequence`` each."""
     first = job.inputs[0].name
     found: dict[str, list[Piece]] = {}
@@ -80,7 +81,7 @@ def pieces(spark: SparkSession, job: Job, rows: Sequence[Mapping[str, Any]], cou
         found[source.name] = [
             Piece(log(spark, job, source.name, part), *(_arrival_us(part[end]) for end in (0, -1))) for part in parts
         ]
-    return found
+    return {name: partial(list, each) for name, each in found.items()}
 
 
 def _arrival_us(row: Mapping[str, Any]) -> int:

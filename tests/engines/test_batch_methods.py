@@ -168,7 +168,8 @@ def test_what_was_taken_to_be_in_order_and_is_not_gives_no_numbers(spark: SparkS
 
 def test_pieces_out_of_order_give_no_numbers_either(spark: SparkSession) -> None:
     asked, rows = JOBS["adjust"], random_log("pieces")
-    lie = {"readings": list(reversed(pieces(spark, asked, rows)["readings"]))}
+    files = pieces(spark, asked, rows)["readings"]()
+    lie = {"readings": lambda: files[::-1]}
     result = engine.run(asked, logs(spark, asked, rows), method=STORED, pieces=lie)
     with pytest.raises(PySparkException, match=NOT_IN_ORDER):
         result.windows.collect()

@@ -10,6 +10,7 @@ from textwrap import indent
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import builtin
 
 from pipelines.batch import engine, lanes
 from pipelines.batch.logs import Piece
@@ -126,9 +127,9 @@ def test_packed_verdicts_are_sorted_where_they_are_read_without_a_shuffle(log: D
 
 
 @pytest.fixture(scope="module")
-def pieces(log: DataFrame) -> dict[str, list[Piece]]:
+def pieces(log: DataFrame) -> engine.Pieces:
     """The log's one file."""
-    return {"readings": [Piece(log, NOON_US, NOON_US + HOUR)]}
+    return {"readings": lambda: [Piece(log, NOON_US, NOON_US + HOUR)]}
 
 
 @pytest.fixture
@@ -146,23 +147,19 @@ Union
 
 
 @pytest.mark.usefixtures("two_lanes")
-def test_verdicts_as_files_lie_are_neither_sorted_nor_shuffled(log: DataFrame, pieces: dict[str, list[Piece]]) -> None:
+def test_verdicts_as_files_lie_are_neither_sorted_nor_shuffled(log: DataFrame, pieces: engine.Pieces) -> None:
     verdicts = engine.run(JOB, {"readings": log}, method=STORED, pieces=pieces).verdicts
     assert plan(verdicts) == LANES
 
 
 @pytest.mark.usefixtures("two_lanes")
-def test_windows_as_files_lie_read_the_log_once_and_sort_nothing(
-    log: DataFrame, pieces: dict[str, list[Piece]]
-) -> None:
+def test_windows_as_files_lie_read_the_log_once_and_sort_nothing(log: DataFrame, pieces: engine.Pieces) -> None:
     windows = engine.run(JOB, {"readings": log}, method=STORED, pieces=pieces).windows
     assert plan(windows) == AGGREGATION + indent(LANES, " " * 12)
 
 
 @pytest.mark.usefixtures("two_lanes")
-def test_timelines_as_files_lie_look_up_their_numbers_and_sort_nothing(
-    log: DataFrame, pieces: dict[str, list[Piece]]
-) -> None:
+def test_timelines_as_files_lie_look_up_their_numbers_and_sort_nothing(log: DataFrame, pieces: engine.Pieces) -> None:
     over = replace(JOB, inputs=(replace(JOB.inputs[0], over=("k",)),))
     alone = engine.windows_alone(over, {"readings": log}, method=STORED, pieces=pieces)
     numbers = "            BroadcastHashJoin\n" + indent(LANES, " " * 16) + "\n              BroadcastExchange"
@@ -194,8 +191,13 @@ def test_the_method_window_shuffles_and_sorts_once(log: DataFrame) -> None:
 
 @pytest.mark.usefixtures("two_lanes")
 @pytest.mark.parametrize("method", [SORTED, PACKED, STORED, FIRST_PASSAGE], ids=lambda method: method.windows)
-def test_no_row_leaves_the_java_process(log: DataFrame, pieces: dict[str, list[Piece]], method: Method) -> None:
+def test_no_row_leaves_the_java_process(log: DataFrame, pieces: engine.Pieces, method: Method) -> None:
     result = engine.run(JOB, {"readings": log}, method=method, pieces=pieces)
     alone = engine.windows_alone(JOB, {"readings": log}, method=method, pieces=pieces)
     for frame in (result.verdicts, result.windows, alone):
         assert not re.search("Python|Arrow|Pandas", frame._jdf.queryExecution().executedPlan().toString())
+
+
+def test_where_a_function_is_in_the_java_process_is_asked_once(spark: SparkSession) -> None:
+    context = spark.sparkContext
+    assert builtin._get_jvm_function("greatest", context) is builtin._get_jvm_function("greatest", context)

@@ -200,6 +200,7 @@ def test_a_file_that_is_not_in_order_is_sorted_and_told(
     shutil.copytree(house, twin)
     expected = replay(JOB, EVERYTHING, twin, spark=spark)
     monkeypatch.setattr(methods, "FEW_ROWS", 10)
+    monkeypatch.setattr(lanes, "ROWS_A_LANE", 40)
     found = replay(JOB, EVERYTHING, house, spark=spark)
     assert found.plan.method.verdicts == "stored"
     (told,) = found.warnings

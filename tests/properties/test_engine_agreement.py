@@ -10,6 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -118,7 +119,7 @@ def batch(spark: SparkSession, one: Example, layout: int) -> Outcome:
     )
 
 
-def pieces_of(spark: SparkSession, one: Example, log: Sequence[Arrival]) -> dict[str, list[Piece]]:
+def pieces_of(spark: SparkSession, one: Example, log: Sequence[Arrival]) -> engine.Pieces:
     """Each input's arrivals in arrival order, cut into up to three files somewhere."""
     found: dict[str, list[Piece]] = {}
     for part in one.job.inputs:
@@ -131,7 +132,7 @@ def pieces_of(spark: SparkSession, one: Example, log: Sequence[Arrival]) -> dict
         found[part.name] = [
             Piece(arrival_frame(spark, part, rows), rows[0].arrival_time_us, rows[-1].arrival_time_us) for rows in files
         ]
-    return found
+    return {name: partial(list, each) for name, each in found.items()}
 
 
 def smallest(spark: SparkSession, one: Example, tries: int = 60) -> Example:
