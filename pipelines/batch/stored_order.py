@@ -25,8 +25,8 @@ NOT_IN_ORDER = "TAILRACE_NOT_IN_ORDER"
 """Part of the message of a query that met an event out of its partition's order."""
 
 MOST_PARTITIONS = 256
-MOST_TIMELINES = 50_000
-"""Every task holds so many numbers for each lane at most."""
+MOST_REMEMBERED = 200_000
+"""Numbers, one for each timeline and lane: all of them are part of the query, and of its text."""
 
 _NOTHING_US = -(2**62)
 """Below every time that is."""
@@ -118,11 +118,12 @@ def _of_timelines(timed: DataFrame, timeline: Sequence[str], begin: Sequence[int
         F.max(F.when(_in_lane(from_us, to_us), F.col(TIME_US))).alias(f"__lane_{index}")
         for index, (from_us, to_us) in enumerate(ends(begin))
     ]
-    seen = timed.filter(F.col(TIME_US).isNotNull()).groupBy(*timeline).agg(*lanes).limit(MOST_TIMELINES + 1)
+    most = MOST_REMEMBERED // len(lanes)
+    seen = timed.filter(F.col(TIME_US).isNotNull()).groupBy(*timeline).agg(*lanes).limit(most + 1)
     # one task numbers them without gaps; kept, because another time it might number them otherwise
     numbered = seen.coalesce(1).withColumn(RANK, F.monotonically_increasing_id()).localCheckpoint(eager=True)
     found = numbered.drop(*timeline).collect()
-    if len(found) > MOST_TIMELINES:
+    if len(found) > most:
         return None
     before = [[_NOTHING_US] * max(len(found), 1) for _ in lanes]
     for row in found:
