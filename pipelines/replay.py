@@ -251,7 +251,7 @@ class _Run:
         try:
             self._compute(spark, small, self.plan.method)
         except PySparkException as error:
-            found = re.search(f"{NOT_IN_ORDER}: ([^\n]*?sequence.*?later)", str(error))
+            found = re.search(f"{NOT_IN_ORDER}: (.*? later)", str(error))
             if found is None:
                 raise
             # nothing was written: everything is computed before

@@ -15,6 +15,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from itertools import pairwise
 from pathlib import Path
 
@@ -326,13 +327,11 @@ class SortedRuns:
     def _batches(self) -> Iterator[pa.RecordBatch]:
         held: list[pa.Table] = []
         for rows in self._days():
-            day = rows["arrival_date"][0]
-            if held and (held[0]["arrival_date"][0] != day or sum(one.nbytes for one in held) >= BATCH_BYTES):
-                yield from pa.concat_tables(held).combine_chunks().to_batches()
+            if held and (_day(held[0]) != _day(rows) or sum(one.nbytes for one in held) >= BATCH_BYTES):
+                yield from _together(held)
                 held = []
             held.append(rows)
-        if held:
-            yield from pa.concat_tables(held).combine_chunks().to_batches()
+        yield from _together(held)
 
     def _days(self) -> Iterator[pa.Table]:
         """The runs, each cut where a day ends."""
@@ -361,6 +360,16 @@ class SortedRuns:
             stream.write_table(self._sorted())
         self._spilled.append(path)
         self._held, self._held_rows = [], 0
+
+
+def _day(rows: pa.Table) -> date:
+    day = rows["arrival_date"][0].as_py()
+    assert isinstance(day, date), day
+    return day
+
+
+def _together(tables: Sequence[pa.Table]) -> list[pa.RecordBatch]:
+    return pa.concat_tables(tables).combine_chunks().to_batches() if tables else []
 
 
 def _application(input_name: str, batch_id: str) -> str:

@@ -218,6 +218,23 @@ def test_large_batches_are_written_in_sorted_runs(tmp_path: Path, monkeypatch: p
     assert [row["sequence"] for row in _rows(tmp_path)] == list(range(20))
 
 
+def test_a_day_that_is_too_large_for_one_batch_is_written_whole_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipelines.lakehouse import ingest as module
+    from pipelines.lakehouse import readers
+
+    monkeypatch.setattr(readers, "CHUNK", 3)
+    monkeypatch.setattr(module, "RUN_ROWS", 3)
+    monkeypatch.setattr(module, "BATCH_BYTES", 1)
+    # two days
+    hours = [record(n, arrival_time=f"2026-01-0{1 + n // 12}T{n % 12 + 6:02}:00:00Z") for n in range(24)]
+    assert _ingest(tmp_path, *hours).appended == 24
+    assert [(row["sequence"], row["arrival_time"]) for row in _rows(tmp_path)] == [
+        (n, one["arrival_time"]) for n, one in enumerate(hours)
+    ]
+
+
 def test_each_partition_lies_in_order_in_its_files_however_many_runs_a_batch_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
