@@ -26,6 +26,7 @@ LANE = "__lane"
 LAST_SEQUENCE = "__last_sequence"
 """Of the partition's row that the same task read before, where it looks."""
 READING = frozenset({LANE, LAST_SEQUENCE})
+"""What a way of reading adds to arrivals."""
 IS_PUNCTUATION = "__is_punctuation"
 PUNCTUATION_US = "__punctuation_us"
 

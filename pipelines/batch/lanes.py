@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from pipelines.batch.bounds import Facts
-from pipelines.batch.columns import PARTITION
+from pipelines.batch.columns import ARRIVAL_US, PARTITION, TIME_US
 from pipelines.batch.local_rows import local_frame
 from pipelines.core.carry import greater
 from pipelines.core.facts import WIDTH_US
@@ -22,6 +23,8 @@ ROWS_A_LANE = 4_000_000
 _LEAST_ROWS_A_LANE = 250_000
 _MOST_LANES = 64
 _PLAIN_PARTITIONS = 256
+_BEFORE = "__before_lane_"
+_EVENTS = "__events"
 
 
 def cuts(facts: Facts, cores: int) -> tuple[int, ...]:
@@ -56,12 +59,16 @@ def arrived(
     return rows.filter(" AND ".join(bounds)) if bounds else rows
 
 
+def are_plain(facts: Facts) -> bool:
+    """Whether each partition can be its own number: there are no holes worth speaking of."""
+    return facts.partitions[0] >= 0 and facts.partitions[-1] < _PLAIN_PARTITIONS
+
+
 def ranks_of_partitions(spark: SparkSession, facts: Facts) -> tuple[dict[int, int], DataFrame | None]:
     """Numbers of the partitions; and as rows of PARTITION and RANK, unless each partition is its own number."""
-    partitions = facts.partitions
-    if partitions[0] >= 0 and partitions[-1] < _PLAIN_PARTITIONS:
-        return {one: one for one in partitions}, None
-    ranks = {one: number for number, one in enumerate(partitions)}
+    if are_plain(facts):
+        return {one: one for one in facts.partitions}, None
+    ranks = {one: number for number, one in enumerate(facts.partitions)}
     return ranks, local_frame(spark, [(PARTITION, "int"), (RANK, "bigint")], list(ranks.items()))
 
 
@@ -71,12 +78,17 @@ def highest_before(facts: Facts, cuts: Sequence[int]) -> dict[int, list[int | No
     for fact in facts.each:
         lanes, lane = greatest[fact.partition], bisect_right(cuts, fact.arrival_us)
         lanes[lane] = greater(lanes[lane], fact.greatest_time_us)
-    return {partition: risen(lanes) for partition, lanes in greatest.items()}
+    return {partition: [None, *accumulate(lanes[:-1], greater)] for partition, lanes in greatest.items()}
 
 
-def risen(greatest: Sequence[int | None]) -> list[int | None]:
-    """The greatest of all lanes before each one, from the greatest of each."""
-    before: list[int | None] = [None]
-    for time_us in greatest[:-1]:
-        before.append(greater(before[-1], time_us))
-    return before
+def numbered(timed: DataFrame, timeline: Sequence[str], cuts: Sequence[int]) -> tuple[DataFrame, list[Column]]:
+    """One pass over ``timed``, made now: a row for each timeline, of its columns, RANK and, for each lane, the greatest
+    time that it had seen before; and the columns of these, the first of them null."""
+    names = [f"{_BEFORE}{index}" for index, _ in enumerate(cuts, start=1)]
+    before = [F.max(F.when(F.col(ARRIVAL_US) < cut, F.col(TIME_US))) for cut in cuts]
+    seen = timed.groupBy(*timeline).agg(
+        F.count(F.lit(1)).alias(_EVENTS), *(one.alias(name) for name, one in zip(names, before, strict=True))
+    )
+    # one task numbers them without gaps; kept, because another time it might number them otherwise
+    ranked = seen.drop(_EVENTS).coalesce(1).withColumn(RANK, F.monotonically_increasing_id())
+    return ranked.localCheckpoint(eager=True), [F.lit(None).cast("bigint"), *map(F.col, names)]

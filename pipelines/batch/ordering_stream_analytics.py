@@ -52,7 +52,6 @@ from pipelines.batch.policy_stream_analytics import (
     at_arrival,
     is_exception,
     is_settled,
-    moved,
     with_time,
     with_verdict,
 )
@@ -332,7 +331,7 @@ def _in_cells(
     with MAX_BEFORE_US, where these are had without a sort."""
     if log.source.over and scanned is not None:
         # of many timelines the watermark itself is cheaper so than its cell is to look for
-        return scanned.filter(F.col(TIME_US).isNotNull()).withColumn(SYSTEM_US, moved(policy))
+        return with_verdict(scanned, policy).filter(F.col(SYSTEM_US).isNotNull())
     found = steps(timed.sparkSession, known, cells)
     if found is None:
         return None

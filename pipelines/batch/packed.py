@@ -19,14 +19,13 @@ from pipelines.batch.bounds import Facts
 from pipelines.batch.columns import (
     ARRIVAL_DAY,
     ARRIVAL_TIME,
-    ARRIVAL_US,
     LANE,
     MAX_BEFORE_US,
     PARTITION,
     SEQUENCE,
     TIME_US,
 )
-from pipelines.batch.lanes import RANK, arrived, cuts, ends, highest_before, ranks_of_partitions
+from pipelines.batch.lanes import RANK, arrived, cuts, ends, highest_before, numbered, ranks_of_partitions
 from pipelines.batch.local_rows import local_frame
 
 _PLACE = "__place"
@@ -70,14 +69,9 @@ def packing(facts: Facts, timed: DataFrame, timeline: Sequence[str]) -> Packing 
         count = max(numbers.values()) + 1
         carried = _carried_by_partitions(timed.sparkSession, facts, begin)
     else:
-        lane = sum((F.when(F.col(ARRIVAL_US) >= cut, 1).otherwise(0) for cut in begin), F.lit(0))
-        by_lane = timed.groupBy(*timeline, lane.alias(LANE)).agg(F.max(TIME_US).alias(_CARRIED_US))
-        seen = by_lane.localCheckpoint(eager=True)
-        # one task numbers them without gaps; kept, because another time it might number them otherwise
-        numbered = seen.select(*timeline).distinct().coalesce(1).withColumn(RANK, F.monotonically_increasing_id())
-        ranks = numbered.localCheckpoint(eager=True)
-        count = ranks.count()
-        carried = _carried(seen, timeline, len(begin))
+        known, before = numbered(timed, timeline, begin)
+        ranks, count = known.select(*timeline, RANK), known.count()
+        carried = known.select(*timeline, F.posexplode(F.array(*before)).alias(LANE, _CARRIED_US))
     if shift + max(1, count - 1).bit_length() > _BITS:
         return None
     return Packing(shift, least, times_us[0], ranks, begin, carried)
@@ -132,13 +126,6 @@ def _ranked(events: DataFrame, timeline: Sequence[str], ranks: DataFrame | None)
         return events, F.col(PARTITION).cast("bigint")
     ranked = events.join(F.broadcast(ranks), list(timeline), "left")
     return ranked, F.coalesce(F.col(RANK), F.lit(0).cast("bigint"))
-
-
-def _carried(seen: DataFrame, timeline: Sequence[str], last: int) -> DataFrame:
-    """What each timeline had seen before each lane but the first, up to the ``last``, from what it saw in each."""
-    later = F.explode(F.sequence(F.col(LANE) + 1, F.lit(last)))
-    spread = seen.filter(F.col(LANE) < last).select(*timeline, later.alias(LANE), _CARRIED_US)
-    return spread.groupBy(*timeline, LANE).agg(F.max(_CARRIED_US).alias(_CARRIED_US))
 
 
 def _quoted(name: str) -> str:

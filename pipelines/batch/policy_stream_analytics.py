@@ -94,11 +94,6 @@ def _watermark(policy: StreamAnalyticsOrdering) -> Column:
     return highest - policy.out_of_order_us
 
 
-def moved(policy: StreamAnalyticsOrdering) -> Column:
-    """Where an event with TIME_US and MAX_BEFORE_US counts, if nothing is dropped for being late or out of order."""
-    return F.greatest(F.col(TIME_US), _watermark(policy))
-
-
 def is_exception(policy: StreamAnalyticsOrdering) -> Column:
     """Whether an event with MAX_BEFORE_US does not simply count at its own time; never null."""
     return ~_simply_counts(F.coalesce(F.col(TIME_US) >= _watermark(policy), F.lit(True)))

@@ -16,15 +16,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipelines.batch.bounds import Facts
-from pipelines.batch.columns import ARRIVAL_US, LANE, LAST_SEQUENCE, MAX_BEFORE_US, PARTITION, SEQUENCE, TIME_US
-from pipelines.batch.lanes import RANK, arrived, cuts, ends, highest_before, risen
+from pipelines.batch.columns import LANE, LAST_SEQUENCE, MAX_BEFORE_US, PARTITION, SEQUENCE, TIME_US
+from pipelines.batch.lanes import RANK, are_plain, arrived, cuts, ends, highest_before, numbered
 from pipelines.batch.logs import Log
 from pipelines.batch.remembered import Remembered
 
 NOT_IN_ORDER = "TAILRACE_NOT_IN_ORDER"
 """Part of the message of a query that met an event out of its partition's order."""
 
-MOST_PARTITIONS = 256
 MOST_REMEMBERED = 200_000
 """Numbers, one for each timeline and lane: all of them are part of the query, and of its text."""
 
@@ -51,8 +50,7 @@ def with_max_before(
     ``facts`` are of all of them. Where a timeline is a part of a partition this passes over the log once, now. None
     where the log has no pieces or is one lane, or partitions or timelines are too many to be remembered by number.
     """
-    last = facts.partitions[-1]
-    if log.pieces is None or facts.partitions[0] < 0 or last >= MOST_PARTITIONS:
+    if log.pieces is None or not are_plain(facts):
         return None
     spark = log.arrivals.sparkSession
     begin = cuts(facts, spark.sparkContext.defaultParallelism)
@@ -74,8 +72,9 @@ def with_max_before(
     ]
     events = _all(lanes).filter("punctuation_time IS NULL")
     # first of all: what is not deterministic keeps the optimiser from computing anything once more for each lane
-    last_before = Remembered(spark, [_BEFORE_ALL] * (len(begin) + 1) * (last + 1))
-    place = F.col(LANE) * (last + 1) + F.col("input_partition")
+    partitions = facts.partitions[-1] + 1
+    last_before = Remembered(spark, [_BEFORE_ALL] * (len(begin) + 1) * partitions)
+    place = F.col(LANE) * partitions + F.col("input_partition")
     looked = events.withColumn(LAST_SEQUENCE, last_before.replace(place, F.col("sequence")))
     return _raised(timed_of(looked), timeline, known)
 
@@ -114,32 +113,17 @@ def _before_by_partition(facts: Facts, begin: Sequence[int]) -> list[list[int]]:
 
 
 def _of_timelines(timed: DataFrame, timeline: Sequence[str], begin: Sequence[int]) -> _Timelines | None:
-    lanes = [
-        F.max(F.when(_in_lane(from_us, to_us), F.col(TIME_US))).alias(f"__lane_{index}")
-        for index, (from_us, to_us) in enumerate(ends(begin))
-    ]
-    most = MOST_REMEMBERED // len(lanes)
-    seen = timed.filter(F.col(TIME_US).isNotNull()).groupBy(*timeline).agg(*lanes).limit(most + 1)
-    # one task numbers them without gaps; kept, because another time it might number them otherwise
-    numbered = seen.coalesce(1).withColumn(RANK, F.monotonically_increasing_id()).localCheckpoint(eager=True)
-    found = numbered.drop(*timeline).collect()
+    known, before_lanes = numbered(timed, timeline, begin)
+    most = MOST_REMEMBERED // len(before_lanes)
+    found = known.select(RANK, F.array(*before_lanes)).limit(most + 1).collect()
     if len(found) > most:
         return None
-    before = [[_NOTHING_US] * max(len(found), 1) for _ in lanes]
-    for row in found:
-        for lane, time_us in enumerate(risen([row[f"__lane_{index}"] for index in range(len(lanes))])):
+    before = [[_NOTHING_US] * len(found) for _ in before_lanes]
+    for rank, highest in found:
+        for lane, time_us in enumerate(highest):
             if time_us is not None:
-                before[lane][row[RANK]] = time_us
-    return _Timelines(numbered.select(*timeline, RANK), before)
-
-
-def _in_lane(from_us: int | None, to_us: int | None) -> Column:
-    inside = F.lit(True)
-    if from_us is not None:
-        inside = inside & (F.col(ARRIVAL_US) >= from_us)
-    if to_us is not None:
-        inside = inside & (F.col(ARRIVAL_US) < to_us)
-    return inside
+                before[lane][rank] = time_us
+    return _Timelines(known.select(*timeline, RANK), before)
 
 
 def _all(frames: Sequence[DataFrame]) -> DataFrame:

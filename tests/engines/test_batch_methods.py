@@ -12,7 +12,7 @@ from batch_log import logs, pieces
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines.batch import engine, lanes, ordering_stream_analytics
+from pipelines.batch import engine, lanes, ordering_stream_analytics, stored_order
 from pipelines.batch.packed import packing
 from pipelines.batch.stored_order import NOT_IN_ORDER
 from pipelines.core.methods import SORTED, Method, cell_of
@@ -175,6 +175,39 @@ def test_pieces_out_of_order_give_no_numbers_either(spark: SparkSession) -> None
         result.windows.collect()
 
 
+@pytest.mark.parametrize("over", ["[]", "[k]"])
+def test_what_arrives_where_a_lane_begins_counts_there_once(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, over: str
+) -> None:
+    monkeypatch.setattr(lanes, "ROWS_A_LANE", 1)
+    begin = [NOON_US + 15 * MINUTE, NOON_US + 30 * MINUTE]
+    found: list[tuple[int, ...]] = []
+    monkeypatch.setattr(stored_order, "cuts", lambda *given: found.append(lanes.cuts(*given)) or found[-1])
+    # the first raises what the second, still before the lane, does not reach; of the ties the first does, and the last
+    # is told of the one between
+    places_us = [(-2, 30), (-1, 29), (0, 30), (0, 40), (0, 39), (1, 39)]
+    asked = job(over=over, out_of_order="0s", aggregates="{n: count(*)}")
+    rows = [
+        {
+            "sequence": 6 * lane + index,
+            "arrival": format_instant(cut + after_us),
+            "at": format_instant(cut + ahead_us),
+            "k": "x",
+            "x": 1.0,
+        }
+        for lane, cut in enumerate(begin)
+        for index, (after_us, ahead_us) in enumerate(places_us)
+    ]
+    lie = pieces(spark, asked, rows, count=len(rows))
+    for method in (STORED, SORTED, PACKED, FIRST_PASSAGE):
+        result = engine.run(asked, logs(spark, asked, rows), method=method, pieces=lie)
+        moved = result.verdicts.filter("system_timestamp > event_time").collect()
+        late = sorted((row["sequence"], row["system_timestamp"].microsecond) for row in moved)
+        assert late == [(1, 30), (4, 40), (5, 40), (7, 30), (10, 40), (11, 40)]
+        assert [row["n"] for row in result.windows.collect()] == [6, 6]
+    assert found == [tuple(begin)]
+
+
 def test_a_timeline_that_only_ever_came_early_borrows_no_other_watermark(spark: SparkSession) -> None:
     rows = random_log("early")
     last = rows[-1]
@@ -207,15 +240,21 @@ def test_what_is_too_much_for_a_method_is_answered_by_another(
 
 
 @pytest.mark.parametrize(
-    ("limit", "most"), [("REMEMBERED", 23), ("REMEMBERED", 24), ("PARTITIONS", 2), ("PARTITIONS", 3)]
+    ("limit", "most"),
+    [
+        ("stored_order.MOST_REMEMBERED", 35),
+        ("stored_order.MOST_REMEMBERED", 36),
+        ("lanes._PLAIN_PARTITIONS", 2),
+        ("lanes._PLAIN_PARTITIONS", 3),
+    ],
 )
 def test_what_tasks_cannot_remember_is_packed(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, limit: str, most: int
 ) -> None:
     asked, rows = JOBS["over"], random_log("too many")
     expected = answer(spark, asked, rows, SORTED, EVERYTHING)
-    monkeypatch.setattr(f"pipelines.batch.stored_order.MOST_{limit}", most)
+    monkeypatch.setattr(f"pipelines.batch.{limit}", most)
     packed = Counter[int]()
     monkeypatch.setattr(ordering_stream_analytics, "packing", lambda *given: packed.update([1]) or packing(*given))
     assert answer(spark, asked, rows, STORED, EVERYTHING) == expected
-    assert packed.total() == (most in (23, 2))
+    assert packed.total() == (most in (35, 2))

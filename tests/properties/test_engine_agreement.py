@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from property_logs import ROUNDED, Example, example, without
 
-from pipelines.batch import engine, lanes
+from pipelines.batch import engine, lanes, stored_order
 from pipelines.batch.local_rows import local_rows
 from pipelines.batch.logs import Piece
 from pipelines.batch.row_expressions import SparkExpressions
@@ -36,7 +36,7 @@ from pipelines.transcripts.judge import Outcome
 from pipelines.transcripts.run import arrival_frame, arrival_frames, reference_outcome, run_batch, tiny_programs
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 CASES = int(os.environ.get("TAILRACE_PROPERTY_CASES", "50"))
 PACKED = Method("packed", "packed", "asked for")
@@ -178,7 +178,19 @@ def test_the_batch_engine_agrees_with_the_reference_engine(profile: str, tiny_sp
 def test_every_method_of_finding_watermarks_agrees_with_the_reference_engine(
     tiny_spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lanes, "ROWS_A_LANE", 10)
+    # short logs are cut as long ones are: lanes begin where buckets do
+    monkeypatch.setattr(lanes, "ROWS_A_LANE", 15)
+    for module in ("core.facts", "batch.bounds", "batch.lanes"):
+        monkeypatch.setattr(f"pipelines.{module}.WIDTH_US", 2 * SECOND)
+    remembered = Counter[bool]()
+    as_stored = stored_order.with_max_before
+
+    def seen(*given: Any) -> DataFrame | None:
+        found = as_stored(*given)
+        remembered[found is not None] += 1
+        return found
+
+    monkeypatch.setattr(stored_order, "with_max_before", seen)
 
     @settings(on_spark, max_examples=max(1, CASES // 8))
     @given(seeds)
@@ -202,6 +214,8 @@ def test_every_method_of_finding_watermarks_agrees_with_the_reference_engine(
         assert not difference(expected, Outcome(packed.verdicts, tuple(alone))), one
 
     agrees()
+    # the others are of one lane
+    assert remembered[True] > remembered[False], remembered
 
 
 @pytest.mark.spark
