@@ -214,8 +214,8 @@ def test_every_method_of_finding_watermarks_agrees_with_the_reference_engine(
         assert not difference(expected, Outcome(packed.verdicts, tuple(alone))), one
 
     agrees()
-    # the others are of one lane
-    assert remembered[True] > remembered[False], remembered
+    # not all logs are long enough for two lanes
+    assert remembered[True], remembered
 
 
 @pytest.mark.spark
