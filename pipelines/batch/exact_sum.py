@@ -15,8 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+
+from pipelines.batch.jdk import Jdk
 
 LIMBS = 5
 _BITS = 32
@@ -47,8 +49,9 @@ def split(frame: DataFrame, names: Sequence[str]) -> DataFrame:
     Every step is exact: a power of two scales, a cast to BIGINT cuts toward zero, and what is left keeps its bits.
     """
     made = [tier_column(name) for name in names] + [limb for name in names for limb in limb_columns(name)]
-    steps = {column: step for name in names for column, step in _split_steps(name).items()}
-    return in_steps(frame, steps).select(*frame.columns, *made)
+    steps = [step.alias(column) for name in names for column, step in _split_steps(name).items()]
+    # each names those before it, and all are analysed at once
+    return frame.select("*", *steps).select(*frame.columns, *made)
 
 
 @cache
@@ -62,11 +65,6 @@ def _split_steps(name: str) -> Mapping[str, Column]:
         steps[limb] = F.col(at).cast("bigint")
         rest = (F.col(at) - F.col(limb).cast("double")) * F.lit(_RADIX)
     return steps
-
-
-def in_steps(frame: DataFrame, steps: Mapping[str, Column]) -> DataFrame:
-    """``frame`` with new columns, each of which may name those before it; analysed at once, for there may be many."""
-    return frame.select("*", *(column.alias(name) for name, column in steps.items()))
 
 
 def _is_ordinary(value: Column) -> Column:
@@ -110,25 +108,21 @@ def with_totals(frame: DataFrame, names: Sequence[str]) -> DataFrame:
     """``frame``, with what :func:`tiered_sums` gave, and ``<name>_total``: the exact sum's nearest double.
 
     Null where every value was null. NaN, or both infinities, give NaN; one infinity gives itself; a finite sum beyond
-    the doubles its infinity. Where every value is of tier 0 the sum is rounded by :func:`_ordinary_steps`, whose
-    steps Spark compiles; there may be as many groups as events.
+    the doubles its infinity.
     """
     wanted = [
         column for column in frame.columns if column not in {limb for name in names for limb in limb_columns(name)}
     ]
-    steps = {column: step for name in names for column, step in _total_steps(name).items()}
-    totals = [total_column(name) for name in names]
-    return in_steps(frame, steps).select(*map(F.col, [*wanted, *totals]))
+    totals = [_total(frame.sparkSession, name).alias(total_column(name)) for name in names]
+    return frame.select(*map(F.col, wanted), *totals)
 
 
 @cache
-def _total_steps(name: str) -> Mapping[str, Column]:
-    """What leads from the sums of ``name`` to its total; kept, for it takes the JVM over a thousand calls to make."""
+def _total(spark: SparkSession, name: str) -> Column:
+    """Kept, for it takes the JVM hundreds of calls to make."""
     limbs, others = limb_columns(name), F.col(f"{name}_others")
-    nothing = F.col(limbs[0]).isNull() & (F.size(others) == 0)
-    mixed = F.when(F.size(others) > 0, _mixed_total(F.array(*limbs), others))
-    total = F.when(~nothing, F.coalesce(mixed, F.col(_ordinary(name))))
-    return {**_ordinary_steps(name), total_column(name): total}
+    mixed = _mixed_total(F.array(*limbs), others)
+    return F.when(F.size(others) > 0, mixed).otherwise(_ordinary_total(spark, limbs))
 
 
 def total_column(name: str) -> str:
@@ -136,75 +130,20 @@ def total_column(name: str) -> str:
     return f"{name}_total"
 
 
-def _ordinary(name: str) -> str:
-    return f"{name}_ordinary"
+def _ordinary_total(spark: SparkSession, limbs: Sequence[str]) -> Column:
+    """The nearest double of limb sums of tier 0, null if they are; there may be as many groups as events.
 
-
-def _ordinary_steps(name: str) -> dict[str, Column]:
-    """The limb sums of tier 0 carried into digits, and the nearest double of those: step by step, a column each.
-
-    As :func:`_nearest` does it for an array; without a limb the sum is 0.0.
+    A BigInteger holds the limbs as one number, and rounds it to a double once, ties to even.
     """
-
-    def part(name: str, what: str) -> str:
-        return f"{name}_{what}"
-
-    def digit(name: str, index: int) -> Column:
-        return F.col(part(name, f"digit{index}"))
-
-    zero = F.lit(0).cast("bigint")
-    mask = F.lit(2**_BITS - 1).cast("bigint")
-    steps: dict[str, Column] = {}
-    limbs = [F.coalesce(F.col(limb), zero) for limb in limb_columns(name)]
-    above = zero
-    for limb in limbs:
-        above = F.shiftright(limb + above, _BITS)
-    steps[part(name, "sign")] = F.when(above < 0, F.lit(-1)).otherwise(F.lit(1)).cast("bigint")
-    carry = zero
-    for index, limb in enumerate(limbs):
-        here = part(name, f"here{index}")
-        steps[here] = limb * F.col(part(name, "sign")) + carry
-        steps[part(name, f"digit{index}")] = F.col(here).bitwiseAND(mask)
-        carry = F.shiftright(F.col(here), _BITS)
-    steps[part(name, f"digit{LIMBS}")] = carry
-    top = F.lit(0)
-    for index in range(1, LIMBS + 1):
-        top = F.when(digit(name, index) != 0, F.lit(index)).otherwise(top)
-    steps[part(name, "top")] = top
-    steps |= _leading_digits(name, part, digit)
-    steps[_ordinary(name)] = _rounded(name, part)
-    return steps
-
-
-def _leading_digits(
-    name: str, part: Callable[[str, str], str], digit: Callable[[str, int], Column]
-) -> dict[str, Column]:
-    """The three digits from the top one down; whatever is below them only matters as "not zero", in the last bit."""
-    top, zero = F.col(part(name, "top")), F.lit(0).cast("bigint")
-    high, middle, low = zero, zero, zero
-    below = zero
-    for index in range(LIMBS + 1):
-        here = top == index
-        high = F.when(here, digit(name, index)).otherwise(high)
-        middle = F.when(here, digit(name, index - 1)).otherwise(middle) if index >= 1 else middle
-        if index >= 2:
-            sticky = F.when(below != 0, F.lit(1)).otherwise(F.lit(0)).cast("bigint")
-            low = F.when(here, digit(name, index - 2).bitwiseOR(sticky)).otherwise(low)
-            below = below.bitwiseOR(digit(name, index - 2))
-    return {part(name, "high"): high, part(name, "middle"): middle, part(name, "low"): low}
-
-
-def _rounded(name: str, part: Callable[[str, str], str]) -> Column:
-    """Two exact doubles hold the digits, so their one addition is the only rounding; a power of two then scales."""
-    high, middle, low = (F.col(part(name, what)) for what in ("high", "middle", "low"))
-    upper = F.shiftleft(high, 21) + F.shiftright(middle, 11)
-    lower = F.shiftleft(middle.bitwiseAND(F.lit(2047).cast("bigint")), _BITS) + low
-    mantissa = upper.cast("double") * F.lit(2.0**43) + lower.cast("double")
-    scale = F.lit(2.0 ** (_LOWEST_PLACE - 2 * _BITS))
-    for index in range(1, LIMBS + 1):
-        place = _LOWEST_PLACE + (index - 2) * _BITS
-        scale = F.when(F.col(part(name, "top")) == index, F.lit(2.0**place)).otherwise(scale)
-    return F.col(part(name, "sign")).cast("double") * mantissa * scale
+    jdk = Jdk(spark)
+    big = jdk.of_class("java.math.BigInteger")
+    shift = jdk.expression(F.lit(_BITS))
+    numbers = [jdk.static(big, "valueOf", big, jdk.expression(F.col(limb))) for limb in limbs]
+    total = numbers.pop()
+    while numbers:
+        total = jdk.call(jdk.call(total, "shiftLeft", big, shift), "add", big, numbers.pop())
+    # a power of two scales exactly
+    return jdk.column(jdk.call(total, "doubleValue", jdk.double)) * F.lit(2.0**_LOWEST_PLACE)
 
 
 def array_total(values: Column) -> Column:

@@ -9,6 +9,7 @@ that is not what it was taken for costs time, and never a wrong number.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import reduce
 
@@ -57,14 +58,18 @@ def with_max_before(
     if not begin:
         # one partition is joined to itself without a shuffle, by one task, whose copies of a frame share what it holds
         return None
-    known: _Timelines | None
-    if tuple(timeline) == (PARTITION,):
-        known = _Timelines(None, _before_by_partition(facts, begin))
-    else:
-        known = _of_timelines(timed_of(log.arrivals), timeline, begin)
-    if known is None:
-        return None
-    pieces = log.pieces()
+    with ThreadPoolExecutor(1) as beside:
+        # frames are made on the driver while the log is passed over
+        asked = beside.submit(_known, log, timed_of, timeline, facts, begin)
+        looked = timed_of(_looked(log, begin, facts.partitions[-1] + 1))
+        known = asked.result()
+    return None if known is None else _raised(looked, timeline, known)
+
+
+def _looked(log: Log, begin: Sequence[int], partitions: int) -> DataFrame:
+    """The log's events as they lie, lane for lane, with LANE and LAST_SEQUENCE."""
+    assert log.pieces is not None, "whether there are any has been asked"
+    spark, pieces = log.arrivals.sparkSession, log.pieces()
     lanes = [
         arrived(_all(mine), from_us, to_us).withColumn(LANE, F.lit(index)).coalesce(1)
         for index, (from_us, to_us) in enumerate(ends(begin))
@@ -72,11 +77,9 @@ def with_max_before(
     ]
     events = _all(lanes).filter("punctuation_time IS NULL")
     # first of all: what is not deterministic keeps the optimiser from computing anything once more for each lane
-    partitions = facts.partitions[-1] + 1
     last_before = Remembered(spark, [_BEFORE_ALL] * (len(begin) + 1) * partitions)
     place = F.col(LANE) * partitions + F.col("input_partition")
-    looked = events.withColumn(LAST_SEQUENCE, last_before.replace(place, F.col("sequence")))
-    return _raised(timed_of(looked), timeline, known)
+    return events.withColumn(LAST_SEQUENCE, last_before.replace(place, F.col("sequence")))
 
 
 def _raised(timed: DataFrame, timeline: Sequence[str], known: _Timelines) -> DataFrame:
@@ -101,6 +104,18 @@ def _out_of_order() -> Column:
         F.lit(f"{NOT_IN_ORDER}: sequence "), SEQUENCE, F.lit(" of partition "), PARTITION, F.lit(" lies after a later")
     )
     return F.raise_error(told).cast("bigint")
+
+
+def _known(
+    log: Log,
+    timed_of: Callable[[DataFrame], DataFrame],
+    timeline: Sequence[str],
+    facts: Facts,
+    begin: Sequence[int],
+) -> _Timelines | None:
+    if tuple(timeline) == (PARTITION,):
+        return _Timelines(None, _before_by_partition(facts, begin))
+    return _of_timelines(timed_of(log.arrivals), timeline, begin)
 
 
 def _before_by_partition(facts: Facts, begin: Sequence[int]) -> list[list[int]]:
