@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, pairwise
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -27,8 +29,45 @@ _BEFORE = "__before_lane_"
 _EVENTS = "__events"
 
 
-def cuts(facts: Facts, cores: int) -> tuple[int, ...]:
-    """Arrivals at which a new lane begins, so that lanes have about as many rows and cores about as many lanes."""
+@dataclass(frozen=True)
+class Lanes:
+    """How a log is cut for its ``facts``, and what its timelines had seen before each lane.
+
+    ``timed``: its events; ``timeline``: the columns that tell timelines apart.
+    """
+
+    facts: Facts
+    timed: DataFrame
+    timeline: tuple[str, ...]
+
+    @cached_property
+    def cuts(self) -> tuple[int, ...]:
+        """Arrivals at which a new lane begins."""
+        return _cuts(self.facts, self.timed.sparkSession.sparkContext.defaultParallelism)
+
+    @property
+    def are_of_partitions(self) -> bool:
+        """Whether each partition is one timeline, of which facts tell enough."""
+        return self.timeline == (PARTITION,)
+
+    @cached_property
+    def numbered(self) -> tuple[DataFrame, list[Column]]:
+        """One pass over the log, when this is first asked for: a row for each timeline, of its columns, RANK and, for
+        each lane, the greatest time that it had seen before; and the columns of these, the first of them null."""
+        return _numbered(self.timed, self.timeline, self.cuts)
+
+    @cached_property
+    def highest_before(self) -> dict[int, list[int | None]]:
+        """By partition: the greatest time that it had seen before each lane, the first included; None: nothing yet."""
+        greatest: dict[int, list[int | None]] = {one: [None] * (len(self.cuts) + 1) for one in self.facts.partitions}
+        for fact in self.facts.each:
+            lanes, lane = greatest[fact.partition], bisect_right(self.cuts, fact.arrival_us)
+            lanes[lane] = greater(lanes[lane], fact.greatest_time_us)
+        return {partition: [None, *accumulate(lanes[:-1], greater)] for partition, lanes in greatest.items()}
+
+
+def _cuts(facts: Facts, cores: int) -> tuple[int, ...]:
+    """So that lanes have about as many rows and cores about as many lanes."""
     wanted = max(-(-facts.rows // ROWS_A_LANE), min(cores, facts.rows // _LEAST_ROWS_A_LANE), 1)
     share = facts.rows / min(-(-wanted // cores) * cores if wanted > cores else wanted, _MOST_LANES)
     found: list[int] = []
@@ -72,20 +111,10 @@ def ranks_of_partitions(spark: SparkSession, facts: Facts) -> tuple[dict[int, in
     return ranks, local_frame(spark, [(PARTITION, "int"), (RANK, "bigint")], list(ranks.items()))
 
 
-def highest_before(facts: Facts, cuts: Sequence[int]) -> dict[int, list[int | None]]:
-    """By partition: the greatest time that it had seen before each lane, the first included; None: nothing yet."""
-    greatest: dict[int, list[int | None]] = {one: [None] * (len(cuts) + 1) for one in facts.partitions}
-    for fact in facts.each:
-        lanes, lane = greatest[fact.partition], bisect_right(cuts, fact.arrival_us)
-        lanes[lane] = greater(lanes[lane], fact.greatest_time_us)
-    return {partition: [None, *accumulate(lanes[:-1], greater)] for partition, lanes in greatest.items()}
-
-
-def numbered(timed: DataFrame, timeline: Sequence[str], cuts: Sequence[int]) -> tuple[DataFrame, list[Column]]:
-    """One pass over ``timed``, made now: a row for each timeline, of its columns, RANK and, for each lane, the greatest
-    time that it had seen before; and the columns of these, the first of them null."""
+def _numbered(timed: DataFrame, timeline: Sequence[str], cuts: Sequence[int]) -> tuple[DataFrame, list[Column]]:
     names = [f"{_BEFORE}{index}" for index, _ in enumerate(cuts, start=1)]
     before = [F.max(F.when(F.col(ARRIVAL_US) < cut, F.col(TIME_US))) for cut in cuts]
+    # counted only because one lane has nothing before it to ask for
     seen = timed.groupBy(*timeline).agg(
         F.count(F.lit(1)).alias(_EVENTS), *(one.alias(name) for name, one in zip(names, before, strict=True))
     )

@@ -45,6 +45,7 @@ from pipelines.batch.first_passage import (
 )
 from pipelines.batch.hold import with_hold
 from pipelines.batch.joins import joined
+from pipelines.batch.lanes import Lanes
 from pipelines.batch.logs import Log
 from pipelines.batch.normalise import condition, quoted
 from pipelines.batch.packed import packing, with_max_before
@@ -198,10 +199,11 @@ def _from_facts(
         cells, known = None, _facts(job, log, timed, None, output)
     if known is None:
         return None
-    scanned = _as_stored(log, policy, known) if method.verdicts == "stored" else None
+    lanes = Lanes(known, timed, _timeline(log.source))
+    scanned = _as_stored(log, policy, lanes) if method.verdicts == "stored" else None
     in_cells = None if cells is None else _in_cells(log, timed, known, cells, policy, scanned)
     if scanned is None:
-        return _packed(job, log, heard, known, carry, policy, in_cells)
+        return _packed(job, log, heard, lanes, carry, policy, in_cells)
     scanned = _with_carry(scanned, log.source, carry)
     if in_cells is None:
         return _Ordered(with_verdict(scanned, policy), heard)
@@ -212,14 +214,14 @@ def _packed(
     job: Job,
     log: Log,
     heard: DataFrame,
-    known: Facts,
+    lanes: Lanes,
     carry: Carry | None,
     policy: StreamAnalyticsOrdering,
     in_cells: DataFrame | None,
 ) -> _Ordered | None:
     """Only events below a bound of the watermark are asked for it; None where the log cannot be packed."""
-    timed, timeline = _events(heard), _timeline(log.source)
-    pack = packing(known, timed, timeline)
+    known, timed, timeline = lanes.facts, lanes.timed, lanes.timeline
+    pack = packing(lanes)
     if pack is None:
         return None
     everything = job.keep_verdicts == "all"
@@ -255,13 +257,13 @@ def _beside_cells(
     return _Ordered(judged, heard, None, in_cells, None if everything else known.rows_in_range)
 
 
-def _as_stored(log: Log, policy: StreamAnalyticsOrdering, known: Facts) -> DataFrame | None:
+def _as_stored(log: Log, policy: StreamAnalyticsOrdering, lanes: Lanes) -> DataFrame | None:
     """Every event with MAX_BEFORE_US, as it lies in its file; None where files are not known to lie in order."""
 
     def timed_of(arrivals: DataFrame) -> DataFrame:
         return _events(with_time(log.normalised(arrivals), policy))
 
-    return stored_order.with_max_before(log, timed_of, _timeline(log.source), known)
+    return stored_order.with_max_before(log, timed_of, lanes)
 
 
 def _carried_us(carry: Carry | None) -> int | None:
@@ -315,7 +317,8 @@ def _alone_in_cells(job: Job, log: Log, carry: Carry | None, method: Method) -> 
     known = _facts(job, log, timed, cells, EVERYTHING)
     if known is None:
         return None
-    scanned = _as_stored(log, policy, known) if method.verdicts == "stored" and log.source.over else None
+    lanes = Lanes(known, timed, _timeline(log.source))
+    scanned = _as_stored(log, policy, lanes) if method.verdicts == "stored" and log.source.over else None
     return _in_cells(log, timed, known, cells, policy, scanned)
 
 

@@ -15,7 +15,6 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from pipelines.batch.bounds import Facts
 from pipelines.batch.columns import (
     ARRIVAL_DAY,
     ARRIVAL_TIME,
@@ -25,7 +24,7 @@ from pipelines.batch.columns import (
     SEQUENCE,
     TIME_US,
 )
-from pipelines.batch.lanes import RANK, arrived, cuts, ends, highest_before, numbered, ranks_of_partitions
+from pipelines.batch.lanes import RANK, Lanes, arrived, ends, ranks_of_partitions
 from pipelines.batch.local_rows import local_frame
 
 _PLACE = "__place"
@@ -55,32 +54,32 @@ class Packing:
     carried: DataFrame
 
 
-def packing(facts: Facts, timed: DataFrame, timeline: Sequence[str]) -> Packing | None:
+def packing(lanes: Lanes) -> Packing | None:
     """None if the integers are too wide: sequence numbers all over 63 bits, or times far apart.
 
-    Where a timeline is a part of a partition this passes over ``timed`` once.
+    Where a timeline is a part of a partition this passes over the log once, unless that was done.
     """
+    facts, timeline, spark = lanes.facts, lanes.timeline, lanes.timed.sparkSession
     times_us = facts.times_us or (0, 0)
     least, greatest = facts.sequences
     shift = max((greatest - least).bit_length(), (times_us[1] - times_us[0]).bit_length())
-    begin = cuts(facts, timed.sparkSession.sparkContext.defaultParallelism)
-    if tuple(timeline) == (PARTITION,):
-        numbers, ranks = ranks_of_partitions(timed.sparkSession, facts)
+    if lanes.are_of_partitions:
+        numbers, ranks = ranks_of_partitions(spark, facts)
         count = max(numbers.values()) + 1
-        carried = _carried_by_partitions(timed.sparkSession, facts, begin)
+        carried = _carried_by_partitions(spark, lanes)
     else:
-        known, before = numbered(timed, timeline, begin)
+        known, before = lanes.numbered
         ranks, count = known.select(*timeline, RANK), known.count()
         carried = known.select(*timeline, F.posexplode(F.array(*before)).alias(LANE, _CARRIED_US))
     if shift + max(1, count - 1).bit_length() > _BITS:
         return None
-    return Packing(shift, least, times_us[0], ranks, begin, carried)
+    return Packing(shift, least, times_us[0], ranks, lanes.cuts, carried)
 
 
-def _carried_by_partitions(spark: SparkSession, facts: Facts, begin: Sequence[int]) -> DataFrame:
+def _carried_by_partitions(spark: SparkSession, lanes: Lanes) -> DataFrame:
     rows = [
         (partition, lane, time_us)
-        for partition, before in highest_before(facts, begin).items()
+        for partition, before in lanes.highest_before.items()
         for lane, time_us in enumerate(before)
         if time_us is not None
     ]

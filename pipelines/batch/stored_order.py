@@ -16,10 +16,9 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipelines.batch.bounds import Facts
 from pipelines.batch.columns import LANE, LAST_SEQUENCE, MAX_BEFORE_US, PARTITION, SEQUENCE, TIME_US
-from pipelines.batch.lanes import RANK, are_plain, arrived, cuts, ends, highest_before, numbered
-from pipelines.batch.logs import Log
+from pipelines.batch.lanes import RANK, Lanes, are_plain, arrived, ends
+from pipelines.batch.logs import Log, Piece
 from pipelines.batch.remembered import Remembered
 
 NOT_IN_ORDER = "TAILRACE_NOT_IN_ORDER"
@@ -43,41 +42,34 @@ class _Timelines:
     before: list[list[int]]
 
 
-def with_max_before(
-    log: Log, timed_of: Callable[[DataFrame], DataFrame], timeline: Sequence[str], facts: Facts
-) -> DataFrame | None:
+def with_max_before(log: Log, timed_of: Callable[[DataFrame], DataFrame], lanes: Lanes) -> DataFrame | None:
     """Every event of ``log``, as ``timed_of`` makes it from arrivals, and MAX_BEFORE_US.
 
-    ``facts`` are of all of them. Where a timeline is a part of a partition this passes over the log once, now. None
-    where the log has no pieces or is one lane, or partitions or timelines are too many to be remembered by number.
+    Where a timeline is a part of a partition this passes over the log once, now. None where the log has no pieces or is
+    one lane, or partitions or timelines are too many to be remembered by number.
     """
-    if log.pieces is None or not are_plain(facts):
-        return None
-    spark = log.arrivals.sparkSession
-    begin = cuts(facts, spark.sparkContext.defaultParallelism)
-    if not begin:
-        # one partition is joined to itself without a shuffle, by one task, whose copies of a frame share what it holds
+    # one partition is joined to itself without a shuffle, by one task, whose copies of a frame share what it holds
+    if log.pieces is None or not are_plain(lanes.facts) or not lanes.cuts:
         return None
     with ThreadPoolExecutor(1) as beside:
         # frames are made on the driver while the log is passed over
-        asked = beside.submit(_known, log, timed_of, timeline, facts, begin)
-        looked = timed_of(_looked(log, begin, facts.partitions[-1] + 1))
+        asked = beside.submit(_known, lanes)
+        looked = timed_of(_looked(log.pieces(), lanes))
         known = asked.result()
-    return None if known is None else _raised(looked, timeline, known)
+    return None if known is None else _raised(looked, lanes.timeline, known)
 
 
-def _looked(log: Log, begin: Sequence[int], partitions: int) -> DataFrame:
+def _looked(pieces: Sequence[Piece], lanes: Lanes) -> DataFrame:
     """The log's events as they lie, lane for lane, with LANE and LAST_SEQUENCE."""
-    assert log.pieces is not None, "whether there are any has been asked"
-    spark, pieces = log.arrivals.sparkSession, log.pieces()
-    lanes = [
+    each = [
         arrived(_all(mine), from_us, to_us).withColumn(LANE, F.lit(index)).coalesce(1)
-        for index, (from_us, to_us) in enumerate(ends(begin))
+        for index, (from_us, to_us) in enumerate(ends(lanes.cuts))
         if (mine := [piece.arrivals for piece in pieces if piece.may_hold(from_us, to_us)])
     ]
-    events = _all(lanes).filter("punctuation_time IS NULL")
+    events = _all(each).filter("punctuation_time IS NULL")
     # first of all: what is not deterministic keeps the optimiser from computing anything once more for each lane
-    last_before = Remembered(spark, [_BEFORE_ALL] * (len(begin) + 1) * partitions)
+    partitions = lanes.facts.partitions[-1] + 1
+    last_before = Remembered(events.sparkSession, [_BEFORE_ALL] * (len(lanes.cuts) + 1) * partitions)
     place = F.col(LANE) * partitions + F.col("input_partition")
     return events.withColumn(LAST_SEQUENCE, last_before.replace(place, F.col("sequence")))
 
@@ -106,29 +98,21 @@ def _out_of_order() -> Column:
     return F.raise_error(told).cast("bigint")
 
 
-def _known(
-    log: Log,
-    timed_of: Callable[[DataFrame], DataFrame],
-    timeline: Sequence[str],
-    facts: Facts,
-    begin: Sequence[int],
-) -> _Timelines | None:
-    if tuple(timeline) == (PARTITION,):
-        return _Timelines(None, _before_by_partition(facts, begin))
-    return _of_timelines(timed_of(log.arrivals), timeline, begin)
+def _known(lanes: Lanes) -> _Timelines | None:
+    return _Timelines(None, _before_by_partition(lanes)) if lanes.are_of_partitions else _of_timelines(lanes)
 
 
-def _before_by_partition(facts: Facts, begin: Sequence[int]) -> list[list[int]]:
-    before = [[_NOTHING_US] * (facts.partitions[-1] + 1) for _ in range(len(begin) + 1)]
-    for partition, highest in highest_before(facts, begin).items():
+def _before_by_partition(lanes: Lanes) -> list[list[int]]:
+    before = [[_NOTHING_US] * (lanes.facts.partitions[-1] + 1) for _ in range(len(lanes.cuts) + 1)]
+    for partition, highest in lanes.highest_before.items():
         for lane, time_us in enumerate(highest):
             if time_us is not None:
                 before[lane][partition] = time_us
     return before
 
 
-def _of_timelines(timed: DataFrame, timeline: Sequence[str], begin: Sequence[int]) -> _Timelines | None:
-    known, before_lanes = numbered(timed, timeline, begin)
+def _of_timelines(lanes: Lanes) -> _Timelines | None:
+    known, before_lanes = lanes.numbered
     most = MOST_REMEMBERED // len(before_lanes)
     found = known.select(RANK, F.array(*before_lanes)).limit(most + 1).collect()
     if len(found) > most:
@@ -138,7 +122,7 @@ def _of_timelines(timed: DataFrame, timeline: Sequence[str], begin: Sequence[int
         for lane, time_us in enumerate(highest):
             if time_us is not None:
                 before[lane][rank] = time_us
-    return _Timelines(known.select(*timeline, RANK), before)
+    return _Timelines(known.select(*lanes.timeline, RANK), before)
 
 
 def _all(frames: Sequence[DataFrame]) -> DataFrame:

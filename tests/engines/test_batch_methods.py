@@ -182,7 +182,8 @@ def test_what_arrives_where_a_lane_begins_counts_there_once(
     monkeypatch.setattr(lanes, "ROWS_A_LANE", 1)
     begin = [NOON_US + 15 * MINUTE, NOON_US + 30 * MINUTE]
     found: list[tuple[int, ...]] = []
-    monkeypatch.setattr(stored_order, "cuts", lambda *given: found.append(lanes.cuts(*given)) or found[-1])
+    looked = stored_order._looked
+    monkeypatch.setattr(stored_order, "_looked", lambda *given: found.append(given[1].cuts) or looked(*given))
     # the first raises what the second, still before the lane, does not reach; of the ties the first does, and the last
     # is told of the one between
     places_us = [(-2, 30), (-1, 29), (0, 30), (0, 40), (0, 39), (1, 39)]
@@ -254,7 +255,11 @@ def test_what_tasks_cannot_remember_is_packed(
     asked, rows = JOBS["over"], random_log("too many")
     expected = answer(spark, asked, rows, SORTED, EVERYTHING)
     monkeypatch.setattr(f"pipelines.batch.{limit}", most)
-    packed = Counter[int]()
-    monkeypatch.setattr(ordering_stream_analytics, "packing", lambda *given: packed.update([1]) or packing(*given))
+    done = Counter[str]()
+    monkeypatch.setattr(ordering_stream_analytics, "packing", lambda *given: done.update(["packed"]) or packing(*given))
+    numbered = lanes._numbered
+    monkeypatch.setattr(lanes, "_numbered", lambda *given: done.update(["numbered"]) or numbered(*given))
     assert answer(spark, asked, rows, STORED, EVERYTHING) == expected
-    assert packed.total() == (most in (35, 2))
+    assert done["packed"] == (most in (35, 2))
+    # whoever asks, and whoever asks again
+    assert done["numbered"] == 1
