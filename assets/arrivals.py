@@ -15,8 +15,8 @@ from assets.tables import about_table
 from pipelines.core.errors import UsageError
 from pipelines.core.model import Job
 from pipelines.core.time import format_instant
+from pipelines.lakehouse.arrival_log import end_of_log, log_files
 from pipelines.lakehouse.layout import arrivals_table
-from pipelines.lakehouse.log import end_of_log, log_files
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.quality.arrivals import ArrivedDay, OutOfOrder, arrival_order, arrived_days
 from resources.lakehouse import LakehouseResource
@@ -47,16 +47,18 @@ def arrivals_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.Ass
         context: dg.AssetExecutionContext, spark: SparkResource, lakehouse: LakehouseResource
     ) -> dg.MaterializeResult[None]:
         with told():
-            ends = {part.name: _end_of(lakehouse.house, part.name) for part in job.inputs}
+            ends = {part.name: _end_of(lakehouse.lakehouse, part.name) for part in job.inputs}
             days = range_of(context)
             found = [
-                day for part in job.inputs for day in arrived_days(spark.session(), lakehouse.house, part.name, days)
+                day
+                for part in job.inputs
+                for day in arrived_days(spark.session(), lakehouse.lakehouse, part.name, days)
             ]
             about: dict[str, dg.MetadataValue] = {
                 f"{name}_end_of_log": dg.MetadataValue.text(end or "empty") for name, end in ends.items()
             }
             if len(tables) == 1:
-                about |= about_table(lakehouse.house, tables[0], job)
+                about |= about_table(lakehouse.lakehouse, tables[0], job)
         by_day: dict[date, list[ArrivedDay]] = defaultdict(list)
         for day in found:
             by_day[day.day].append(day)
@@ -88,8 +90,8 @@ def arrival_order_check(job: Job) -> dg.AssetChecksDefinition:
         days = checked_range(context.run.tags)
         with told():
             for part in job.inputs:
-                _end_of(lakehouse.house, part.name)
-            reports = [arrival_order(spark.session(), lakehouse.house, part.name, days) for part in job.inputs]
+                _end_of(lakehouse.lakehouse, part.name)
+            reports = [arrival_order(spark.session(), lakehouse.lakehouse, part.name, days) for part in job.inputs]
         named = [row for report in reports for row in report.named]
         broken = sum(report.broken for report in reports)
         metadata: dict[str, Any] = {"rows": sum(report.rows for report in reports), "broken": broken}

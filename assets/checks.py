@@ -76,36 +76,36 @@ def _check(job: Job, asset: dg.AssetKey, name: str, description: str, check: Che
         context: dg.AssetCheckExecutionContext, spark: SparkResource, lakehouse: LakehouseResource
     ) -> dg.AssetCheckResult:
         with told():
-            return evaluated(check(spark.session(), lakehouse.house, job, checked_range(context.run.tags)))
+            return evaluated(check(spark.session(), lakehouse.lakehouse, job, checked_range(context.run.tags)))
 
     return holds
 
 
-def _arrival_contract(spark: "SparkSession", house: Lakehouse, job: Job, output: OutputRange) -> CheckResult:
+def _arrival_contract(spark: "SparkSession", lakehouse: Lakehouse, job: Job, output: OutputRange) -> CheckResult:
     from pipelines.quality.contracts import check_arrivals
 
-    results = [check_arrivals(spark, house, part, output) for part in job.inputs]
+    results = [check_arrivals(spark, lakehouse, part, output) for part in job.inputs]
     return _together(results)
 
 
-def _window_contract(spark: "SparkSession", house: Lakehouse, job: Job, output: OutputRange) -> CheckResult:
+def _window_contract(spark: "SparkSession", lakehouse: Lakehouse, job: Job, output: OutputRange) -> CheckResult:
     from pipelines.quality.contracts import check_windows
     from pipelines.quality.expectations import check_window_results
 
     try:
-        result = check_window_results(house, job, output)
+        result = check_window_results(lakehouse, job, output)
     except UsageError:
         # more rows than Great Expectations takes
-        result = check_windows(spark, house, job, output)
+        result = check_windows(spark, lakehouse, job, output)
     if result is None:
         return CheckResult("window_contract", False, False, 0, (), f"{windows_table(job)} is not written yet")
     return result
 
 
-def _reproducible(spark: "SparkSession", house: Lakehouse, job: Job, output: OutputRange) -> CheckResult:
+def _reproducible(spark: "SparkSession", lakehouse: Lakehouse, job: Job, output: OutputRange) -> CheckResult:
     from pipelines.quality.reproducible import check_reproducible
 
-    return check_reproducible(spark, house, job, output)
+    return check_reproducible(spark, lakehouse, job, output)
 
 
 def _together(results: Sequence[CheckResult]) -> CheckResult:

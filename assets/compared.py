@@ -59,12 +59,12 @@ def reconciliation_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> 
 
         output = range_of(context)
         with told():
-            if not is_streamed(lakehouse.house, job):
+            if not is_streamed(lakehouse.lakehouse, job):
                 context.log.warning(f"{job.stream_windows} was never written: there is nothing to compare with")
                 return dg.MaterializeResult(metadata={"compared": False})
-            result = reconcile(job, output, lakehouse.house, spark=spark.session(), progress=context.log.info)
-            by_day = _by_day(lakehouse.house, job, output)
-            table = about_table(lakehouse.house, result.table, job)
+            result = reconcile(job, output, lakehouse.lakehouse, spark=spark.session(), progress=context.log.info)
+            by_day = _by_day(lakehouse.lakehouse, job, output)
+            table = about_table(lakehouse.lakehouse, result.table, job)
         for sentence in (*result.notes, *result.story):
             context.log.info(sentence)
         for partition, _ in days_in(output):
@@ -94,9 +94,9 @@ def matches_stream_check(job: Job) -> dg.AssetChecksDefinition:
         from pipelines.quality.expectations import check_matches_stream
 
         with told():
-            streamed = is_streamed(lakehouse.house, job)
+            streamed = is_streamed(lakehouse.lakehouse, job)
             output = checked_range(context.run.tags)
-            result = check_matches_stream(lakehouse.house, job, output) if streamed else None
+            result = check_matches_stream(lakehouse.lakehouse, job, output) if streamed else None
         if result is None:
             missing = "nothing was reconciled yet" if streamed else f"{job.stream_windows} was never written"
             return dg.AssetCheckResult(
@@ -137,10 +137,10 @@ def report_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.Asset
         output = range_of(context)
         with told():
             spark.session()
-            written = write_report(job, lakehouse.house, output, progress=context.log.info)
+            written = write_report(job, lakehouse.lakehouse, output, progress=context.log.info)
         failed = [one.name for one in written.checks if not one.passed]
         about: dict[str, dg.MetadataValue] = {
-            "report": address(lakehouse.house, written.place),
+            "report": address(lakehouse.lakehouse, written.place),
             "verdict": dg.MetadataValue.text(written.verdict),
             "state": dg.MetadataValue.text(written.state),
             "failed_checks": dg.MetadataValue.int(len(failed)),
@@ -150,7 +150,7 @@ def report_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.Asset
         if failed:
             about["names_of_failed_checks"] = dg.MetadataValue.text(", ".join(failed))
         if written.kept is not None:
-            about["kept"] = address(lakehouse.house, written.kept)
+            about["kept"] = address(lakehouse.lakehouse, written.kept)
         return dg.MaterializeResult(metadata=about)
 
     return report
@@ -174,9 +174,9 @@ def _of_run(result: "Reconciliation") -> dict[str, dg.MetadataValue]:
     return {**about, "versions_read": dg.MetadataValue.text(listed(result.versions_read))}
 
 
-def _by_day(house: Lakehouse, job: Job, output: OutputRange) -> Mapping[date, Counter[str]]:
+def _by_day(lakehouse: Lakehouse, job: Job, output: OutputRange) -> Mapping[date, Counter[str]]:
     """Differences by output day and cause."""
-    rows = rows_of(job, "reconciliations", house, output)
+    rows = rows_of(job, "reconciliations", lakehouse, output)
     found: dict[date, Counter[str]] = defaultdict(Counter)
     wanted: list[dict[str, Any]] = [] if rows is None else rows.select(["output_date", "cause"]).to_pylist()
     for row in wanted:

@@ -19,10 +19,10 @@ def page_of_report(job_name: str, partition: str) -> dg.MetadataValue:
     return dg.MetadataValue.url(f"/assets/{'/'.join(report_key(job_name).path)}?view=partitions&partition={partition}")
 
 
-def address(house: Lakehouse, place: str) -> dg.MetadataValue:
+def address(lakehouse: Lakehouse, place: str) -> dg.MetadataValue:
     """A document of the lakehouse at ``place``, as a link where it is served, else as the path or URI it is."""
     base = os.environ.get(REPORTS_VARIABLE)
-    root = str(house.folder) if house.is_local else house.root
+    root = str(lakehouse.folder) if lakehouse.is_local else lakehouse.root
     name = place.removeprefix(f"{root}/{_FOLDER}/")
     if base and name != place:
         return dg.MetadataValue.url(f"{base.rstrip('/')}/{quote(name)}")

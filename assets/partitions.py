@@ -8,11 +8,11 @@ import dagster as dg
 
 from pipelines.core.errors import EnvironmentUnfit, UsageError
 from pipelines.core.model import Job
-from pipelines.core.readrange import reach_of
 from pipelines.core.time import DAY, from_datetime, to_datetime
+from pipelines.lakehouse.arrival_log import LogFile, log_files
 from pipelines.lakehouse.layout import arrivals_table
-from pipelines.lakehouse.log import LogFile, log_files
 from pipelines.lakehouse.root import Lakehouse
+from pipelines.plan.read_range import reach_of
 
 START_VARIABLE = "TAILRACE_START"
 """Environment variable with the first day of all partitions, ``2013-01-01``; left out: see :func:`days_of`."""

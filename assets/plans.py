@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from pipelines.core.plan import Plan
 from pipelines.core.time import format_instant
+from pipelines.plan.definition import Plan
 
 
 def sentences(plan: Plan) -> Iterator[str]:

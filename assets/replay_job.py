@@ -14,11 +14,11 @@ from assets.ranges import days_in, key_of
 from assets.replayed import counted, of_day, of_run, why
 from pipelines.core.errors import UsageError
 from pipelines.core.model import Job, OutputRange
-from pipelines.core.plan import Plan, instant_or_none
 from pipelines.core.time import DAY, parse_instant
-from pipelines.lakehouse.planning import make_plan
+from pipelines.plan.definition import Plan, instant_or_none
 from pipelines.quality.days import WrittenDay, written_days
-from pipelines.replay import execute
+from pipelines.replay.builder import make_plan
+from pipelines.replay.run import execute
 from resources.lakehouse import LakehouseResource
 from resources.spark import SparkResource
 
@@ -71,20 +71,20 @@ def replay_job(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.JobDefi
             if not context.op_config["reason"].strip():
                 raise UsageError("there is no reason", key="reason", hint="say why: the run ledger keeps it")
             output = _output(context.op_config["from"], context.op_config["to"])
-            plan = make_plan(job, output, lakehouse.house)
+            plan = make_plan(job, output, lakehouse.lakehouse)
             for sentence in sentences(plan):
                 context.log.info(sentence)
-            lakehouse.house.require_writable()
+            lakehouse.lakehouse.require_writable()
             summary = execute(
                 plan,
                 job,
-                lakehouse.house,
+                lakehouse.lakehouse,
                 spark=spark.session(),
                 reason=context.op_config["reason"],
                 progress=context.log.info,
             )
-            days = written_days(spark.session(), lakehouse.house, job, plan)
-            names = counted(lakehouse.house, job)
+            days = written_days(spark.session(), lakehouse.lakehouse, job, plan)
+            names = counted(lakehouse.lakehouse, job)
         known = set(partitions.get_partition_keys())
         about_run = why(context.run) | of_run(summary)
         for event in _events(job, plan, about_run, summary.output_fingerprint, days, names):

@@ -14,17 +14,17 @@ from assets.plans import ends, sentences
 from assets.ranges import checked_range, days_in, key_of, range_of
 from assets.tables import about_table
 from pipelines.core.model import REASONS, Job, OutputRange, Verdict
-from pipelines.core.plan import Plan, instant_or_none, is_settled
-from pipelines.core.readrange import reach_of, read_range
 from pipelines.core.time import SECOND, to_datetime
-from pipelines.job.words import policy_in_words, read_range_in_words
+from pipelines.job.describe import describe_policy, describe_read_range
 from pipelines.lakehouse.layout import verdicts_table, windows_table
-from pipelines.lakehouse.planning import make_plan
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import runs_of
+from pipelines.plan.definition import Plan, instant_or_none, is_settled
+from pipelines.plan.read_range import reach_of, read_range
 from pipelines.quality.conservation import Conservation, conservation
 from pipelines.quality.days import WrittenDay, written_days
-from pipelines.replay import RunSummary, execute
+from pipelines.replay.builder import make_plan
+from pipelines.replay.run import RunSummary, execute
 from resources.lakehouse import LakehouseResource
 from resources.spark import SparkResource
 
@@ -48,22 +48,22 @@ def replayed_assets(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.As
     ) -> Iterator[dg.MaterializeResult[None]]:
         output = range_of(context)
         with told():
-            plan = make_plan(job, output, lakehouse.house)
+            plan = make_plan(job, output, lakehouse.lakehouse)
             for sentence in sentences(plan):
                 context.log.info(sentence)
-            lakehouse.house.require_writable()
+            lakehouse.lakehouse.require_writable()
             summary = execute(
                 plan,
                 job,
-                lakehouse.house,
+                lakehouse.lakehouse,
                 spark=spark.session(),
                 reason=_reason(context.run),
                 progress=context.log.info,
             )
-            days = written_days(spark.session(), lakehouse.house, job, plan)
-            names = counted(lakehouse.house, job)
+            days = written_days(spark.session(), lakehouse.lakehouse, job, plan)
+            names = counted(lakehouse.lakehouse, job)
             about_run = why(context.run) | of_run(summary)
-            tables = {key: about_table(lakehouse.house, name, job) for key, (name, _) in _about(job).items()}
+            tables = {key: about_table(lakehouse.lakehouse, name, job) for key, (name, _) in _about(job).items()}
         for key, table in tables.items():
             for partition, part in days_in(output):
                 day = days[date.fromisoformat(partition)]
@@ -93,7 +93,7 @@ def conservation_check(job: Job) -> dg.AssetChecksDefinition:
         context: dg.AssetCheckExecutionContext, spark: SparkResource, lakehouse: LakehouseResource
     ) -> dg.AssetCheckResult:
         with told():
-            found = conservation(spark.session(), lakehouse.house, job, checked_range(context.run.tags))
+            found = conservation(spark.session(), lakehouse.lakehouse, job, checked_range(context.run.tags))
         return dg.AssetCheckResult(
             passed=found.holds,
             metadata={
@@ -142,12 +142,12 @@ def of_run(summary: RunSummary) -> dict[str, dg.MetadataValue]:
     }
 
 
-def counted(house: Lakehouse, job: Job) -> list[str]:
+def counted(lakehouse: Lakehouse, job: Job) -> list[str]:
     """Every verdict and reason that a replay of the job ever gave, in the words' own order.
 
     A day tells each of them, zero or not, so that a plot over days has no gaps.
     """
-    runs = runs_of(house, job.name)
+    runs = runs_of(lakehouse, job.name)
     given = {name for run in runs for counts in _COUNTS for name in dict(run[counts] or {})}
     return [name for name in (*get_args(Verdict), *REASONS) if name in given]
 
@@ -187,7 +187,7 @@ def listed(counts: Mapping[str, object]) -> str:
 
 def _specs(job: Job) -> list[dg.AssetSpec]:
     reach = reach_of(job)
-    policy = "\n".join(f"- {sentence}" for sentence in (*policy_in_words(job), *read_range_in_words(job)))
+    policy = "\n".join(f"- {sentence}" for sentence in (*describe_policy(job), *describe_read_range(job)))
     return [
         dg.AssetSpec(
             key=key,

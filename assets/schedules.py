@@ -20,7 +20,7 @@ CRON = "30 1 * * *"
 def daily_schedule(
     job_name: str,
     path: Path,
-    house: Lakehouse,
+    lakehouse: Lakehouse,
     partitions: dg.PartitionsDefinition[str],
     *,
     started: bool,
@@ -43,15 +43,15 @@ def daily_schedule(
         if isinstance(job, dg.SkipReason):
             return job
         try:
-            return _decide(job, house, partitions)
+            return _decide(job, lakehouse, partitions)
         except TailraceError as error:
             return dg.SkipReason(str(error))
 
     return daily
 
 
-def _decide(job: Job, house: Lakehouse, partitions: dg.PartitionsDefinition[str]) -> dg.RunRequest | dg.SkipReason:
-    settled = newest_settled_day(house, job)
+def _decide(job: Job, lakehouse: Lakehouse, partitions: dg.PartitionsDefinition[str]) -> dg.RunRequest | dg.SkipReason:
+    settled = newest_settled_day(lakehouse, job)
     if settled.day is None:
         return dg.SkipReason(settled.why)
     day = settled.day.isoformat()
@@ -60,14 +60,14 @@ def _decide(job: Job, house: Lakehouse, partitions: dg.PartitionsDefinition[str]
             f"{day} is settled, but no partition yet: it is not over by this machine's clock, or the definitions were"
             " loaded before the logs had it: reload them"
         )
-    stale = {found.day: found for found in stale_days(house, job)}
-    if is_replayed(house, job, settled.day) and settled.day not in stale:
+    stale = {found.day: found for found in stale_days(lakehouse, job)}
+    if is_replayed(lakehouse, job, settled.day) and settled.day not in stale:
         return dg.SkipReason(
             f"{day}, the newest settled day, is replayed already, from these arrivals and this job file"
         )
     why = "; ".join(stale[settled.day].why) if settled.day in stale else settled.why
     runs = stale[settled.day].runs if settled.day in stale else ()
-    state = [job.fingerprint, sorted(versions_now(house, job).items()), sorted(runs)]
+    state = [job.fingerprint, sorted(versions_now(lakehouse, job).items()), sorted(runs)]
     return dg.RunRequest(
         run_key=f"{job.name}:daily:{day}:{hashlib.sha256(json.dumps(state).encode()).hexdigest()[:16]}",
         partition_key=day,

@@ -19,11 +19,11 @@ from assets.keys import ATTEMPT_TAG, LOST_TAG, READ_TAG, WHY_TAG, days_name, rep
 from assets.replay_job import replay_config
 from pipelines.core.errors import TailraceError
 from pipelines.core.model import Job, OutputRange
-from pipelines.core.plan import instant_or_none
-from pipelines.core.readrange import read_range
 from pipelines.job.load import load_job
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import abandon_dead, runs_of
+from pipelines.plan.definition import instant_or_none
+from pipelines.plan.read_range import read_range
 from pipelines.quality.freshness import StaleDay, stale_days, summary, versions_now
 from pipelines.quality.losses import Loss, losses
 
@@ -46,7 +46,7 @@ def current_job(path: Path, job_name: str) -> Job | dg.SkipReason:
 
 
 def stale_sensor(
-    job_name: str, path: Path, house: Lakehouse, partitions: dg.PartitionsDefinition[str], *, started: bool
+    job_name: str, path: Path, lakehouse: Lakehouse, partitions: dg.PartitionsDefinition[str], *, started: bool
 ) -> dg.SensorDefinition:
     """``<job>_stale_days``: asks for another replay of exactly the days whose results are stale."""
 
@@ -65,8 +65,8 @@ def stale_sensor(
         if isinstance(job, dg.SkipReason):
             return job
         try:
-            found = stale_days(house, job)
-            versions = versions_now(house, job)
+            found = stale_days(lakehouse, job)
+            versions = versions_now(lakehouse, job)
         except TailraceError as error:
             return dg.SkipReason(f"the lakehouse cannot be read: {error}")
         known = set(partitions.get_partition_keys())
@@ -81,7 +81,7 @@ def stale_sensor(
     return stale
 
 
-def lost_sensor(job_name: str, path: Path, house: Lakehouse, *, started: bool) -> dg.SensorDefinition:
+def lost_sensor(job_name: str, path: Path, lakehouse: Lakehouse, *, started: bool) -> dg.SensorDefinition:
     """``<job>_lost_ranges``: replays what a failed or killed run left undone."""
 
     @dg.sensor(
@@ -100,8 +100,8 @@ def lost_sensor(job_name: str, path: Path, house: Lakehouse, *, started: bool) -
         if isinstance(job, dg.SkipReason):
             return job
         try:
-            abandon_dead(house, job.name)
-            ledger = runs_of(house, job.name)
+            abandon_dead(lakehouse, job.name)
+            ledger = runs_of(lakehouse, job.name)
         except TailraceError as error:
             return dg.SkipReason(f"the lakehouse cannot be read: {error}")
         found = losses(deeds(context.instance, job.name, ledger))

@@ -38,7 +38,7 @@ def stream_windows_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> 
     @dg.multi_observable_source_asset(name=f"{job.name}__stream_windows", specs=[spec])  # type: ignore[untyped-decorator]
     def stream_windows(context: dg.AssetExecutionContext, lakehouse: LakehouseResource) -> Iterator[dg.ObserveResult]:
         with told():
-            days = stream_days(lakehouse.house, job)
+            days = stream_days(lakehouse.lakehouse, job)
         known = set(partitions.get_partition_keys())
         before = context.instance.event_log_storage.get_latest_tags_by_partition(
             key, dg.DagsterEventType.ASSET_MATERIALIZATION, [_VERSION_TAG]

@@ -28,13 +28,13 @@ _COLUMNS = {
 }
 
 
-def about_table(house: Lakehouse, name: str, job: Job) -> dict[str, dg.MetadataValue]:
+def about_table(lakehouse: Lakehouse, name: str, job: Job) -> dict[str, dg.MetadataValue]:
     """Dagster's own metadata of a table of ``job``, which its catalogue shows apart; of an unwritten one the place."""
     about: dict[str, dg.MetadataValue] = {
         "dagster/table_name": dg.MetadataValue.text(name),
-        "dagster/uri": dg.MetadataValue.text(house.uri(name)),
+        "dagster/uri": dg.MetadataValue.text(lakehouse.uri(name)),
     }
-    table = house.open(name)
+    table = lakehouse.open(name)
     if table is None:
         return about
     words = {**_COLUMNS, **{one.name: _text(one) for one in job.query.aggregates}}

@@ -21,6 +21,6 @@ class LakehouseResource(dg.ConfigurableResource["LakehouseResource"]):
     root: str
 
     @property
-    def house(self) -> Lakehouse:
+    def lakehouse(self) -> Lakehouse:
         """The lakehouse that the tables are opened in."""
         return Lakehouse.at(self.root)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipelines.batch import ordering_atlas, ordering_stream_analytics, ordering_stream_insight
 from pipelines.batch.aggregates import aggregate
+from pipelines.batch.atlas import ordering as atlas
 from pipelines.batch.columns import (
     ARRIVAL_US,
     EVENT_US,
@@ -27,14 +27,16 @@ from pipelines.batch.columns import (
     WINDOW_START_US,
     within,
 )
-from pipelines.batch.logs import Log, Piece
-from pipelines.core.carry import Carries
+from pipelines.batch.logs import Log, LogSlice
+from pipelines.batch.stream_analytics import ordering as stream_analytics
+from pipelines.batch.stream_insight import ordering as stream_insight
 from pipelines.core.errors import UsageError
-from pipelines.core.facts import Memory
-from pipelines.core.methods import SORTED, Method
 from pipelines.core.model import EVERYTHING, Job, OutputRange, output_name
+from pipelines.plan.initial_state import InitialStates
+from pipelines.plan.watermark_stats import Memory
+from pipelines.plan.watermark_strategy import SORT, WatermarkStrategy
 
-Pieces = Mapping[str, Callable[[], Sequence[Piece]]]
+LogSlices = Mapping[str, Callable[[], Sequence[LogSlice]]]
 """By input, where it is known: its arrivals once more, in the order in which files hold them; asked for if needed."""
 
 
@@ -61,28 +63,29 @@ def run(
     job: Job,
     arrivals: Mapping[str, DataFrame],
     output: OutputRange = EVERYTHING,
-    carry: Carries | None = None,
-    method: Method = SORTED,
+    initial_state: InitialStates | None = None,
+    method: WatermarkStrategy = SORT,
     memory: Memory | None = None,
-    pieces: Pieces | None = None,
+    slices: LogSlices | None = None,
 ) -> Result:
     """Verdicts and windows of ``job`` over ``arrivals``, one DataFrame of table ``arrivals/<input>`` per input.
 
-    Half-open ``output`` acts on ``window_end`` and on the arrival time of verdicts and dead letters; the caller sees
-    to it that ``arrivals``, together with ``carry`` if there is one, hold what makes that range exact. ``method`` is
-    how watermarks are found; any but ``window`` passes over the logs once before this returns, but for the days that
-    ``memory`` recalls. It is left for another where a log turns out not to suit it; method ``stored`` takes
-    ``pieces``, and a query fails with :data:`pipelines.batch.stored_order.NOT_IN_ORDER` if they are not in order.
+    Half-open ``output`` acts on ``window_end`` and on the arrival time of verdicts and dead letters. The caller
+    ensures that ``arrivals``, with ``initial_state`` if there is one, hold what makes that range exact. ``method`` is
+    how watermarks are found; any but ``window`` passes over the logs once before this returns, except for the days
+    that ``memory`` recalls. Another method is taken where a log does not suit it. Method ``stored`` takes ``slices``;
+    a query fails with ``NOT_IN_ORDER`` of :mod:`~pipelines.batch.stream_analytics.watermarks.file_order` if they are
+    not in order.
     Raises :class:`UsageError` if an input is missing.
     """
-    logs = _logs(job, arrivals, memory, pieces or {})
+    logs = _logs(job, arrivals, memory, slices or {})
     match job.profile:
         case "stream_analytics":
-            decided = ordering_stream_analytics.decide(job, logs, output, carry, method)
+            decided = stream_analytics.decide(job, logs, output, initial_state, method)
         case "atlas":
-            decided = ordering_atlas.decide(job, _rows(logs), carry=carry)
+            decided = atlas.decide(job, _rows(logs), initial_state=initial_state)
         case "stream_insight":
-            decided = ordering_stream_insight.decide(job, _rows(logs), carry=carry)
+            decided = stream_insight.decide(job, _rows(logs), initial_state=initial_state)
     return Result(
         verdicts=_verdict_table(decided.verdicts.filter(within(ARRIVAL_US, output))),
         windows=_windows(job, decided.members, output),
@@ -96,24 +99,24 @@ def windows_alone(
     job: Job,
     arrivals: Mapping[str, DataFrame],
     output: OutputRange = EVERYTHING,
-    carry: Carries | None = None,
-    method: Method = SORTED,
+    initial_state: InitialStates | None = None,
+    method: WatermarkStrategy = SORT,
     memory: Memory | None = None,
-    pieces: Pieces | None = None,
+    slices: LogSlices | None = None,
 ) -> DataFrame:
     """The windows that :func:`run` gives, by the method for windows alone."""
     if job.profile != "stream_analytics":
-        return run(job, arrivals, output, carry, method).windows
-    logs = _logs(job, arrivals, memory, pieces or {})
-    return _windows(job, ordering_stream_analytics.members(job, logs, carry, method), output)
+        return run(job, arrivals, output, initial_state, method).windows
+    logs = _logs(job, arrivals, memory, slices or {})
+    return _windows(job, stream_analytics.members(job, logs, initial_state, method), output)
 
 
-def _logs(job: Job, arrivals: Mapping[str, DataFrame], memory: Memory | None, pieces: Pieces) -> dict[str, Log]:
+def _logs(job: Job, arrivals: Mapping[str, DataFrame], memory: Memory | None, slices: LogSlices) -> dict[str, Log]:
     for source in job.inputs:
         if source.name not in arrivals:
             raise UsageError(f"job '{job.name}' reads input '{source.name}', of which no arrivals were given")
     return {
-        one.name: Log(arrivals[one.name], one, rank, memory, pieces.get(one.name))
+        one.name: Log(arrivals[one.name], one, rank, memory, slices.get(one.name))
         for rank, one in enumerate(job.inputs)
     }
 

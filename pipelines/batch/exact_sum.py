@@ -18,7 +18,7 @@ from functools import cache
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.batch.jdk import Jdk
+from pipelines.batch.spark.jdk import Jdk
 
 LIMBS = 5
 _BITS = 32
@@ -242,7 +242,7 @@ def _nearest(limbs: Column, lowest_place: int) -> Column:
     The top three digits of the carried sum hold at least 65 bits; whatever is below only matters as "not zero" and
     goes into the last bit. Two exact doubles hold those digits, so their one addition is the only rounding.
     """
-    negative = F.aggregate(limbs, _zero(), lambda carry, limb: F.shiftright(carry + limb, _BITS)) < 0
+    negative = F.aggregate(limbs, _zero(), lambda initial_state, limb: F.shiftright(initial_state + limb, _BITS)) < 0
     sign = F.when(negative, F.lit(-1).cast("bigint")).otherwise(F.lit(1).cast("bigint"))
     return let(sign, lambda sign: sign * _nearest_magnitude(F.transform(limbs, lambda limb: limb * sign), lowest_place))
 
@@ -250,7 +250,7 @@ def _nearest(limbs: Column, lowest_place: int) -> Column:
 def _nearest_magnitude(limbs: Column, lowest_place: int) -> Column:
     mask = F.lit(2**_BITS - 1).cast("bigint")
 
-    def carry(state: Column, limb: Column) -> Column:
+    def initial_state(state: Column, limb: Column) -> Column:
         here = state["carry"] + limb
         digit = here.bitwiseAND(mask)
         return F.struct(
@@ -258,7 +258,7 @@ def _nearest_magnitude(limbs: Column, lowest_place: int) -> Column:
         )
 
     start = F.struct(_zero().alias("carry"), F.array().cast("array<bigint>").alias("digits"))
-    digits = F.aggregate(limbs, start, carry, lambda state: F.concat(F.array(state["carry"]), state["digits"]))
+    digits = F.aggregate(limbs, start, initial_state, lambda state: F.concat(F.array(state["carry"]), state["digits"]))
 
     def take(state: Column, digit: Column) -> Column:
         seen, low = state["seen"], state["low"]

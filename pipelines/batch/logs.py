@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 
 from pipelines.batch.normalise import normalise
-from pipelines.core.facts import Memory
 from pipelines.core.model import Input
+from pipelines.plan.watermark_stats import Memory
 
 
 @dataclass(frozen=True)
-class Piece:
+class LogSlice:
     """Arrivals of ``[first_us, last_us]`` in one file, as table ``arrivals/<input>`` has them."""
 
     arrivals: DataFrame
@@ -29,7 +29,7 @@ class Piece:
 class Log:
     """``arrivals`` has the columns of table ``arrivals/<input>``; ``rank`` is the input's place in the job.
 
-    ``memory`` speaks of exactly these arrivals. ``pieces`` gives the same arrivals once more, each partition's in order
+    ``memory`` speaks of exactly these arrivals. ``slices`` gives the same arrivals once more, each partition's in order
     in each piece and from piece to piece; None: they are not known to be.
     """
 
@@ -37,7 +37,7 @@ class Log:
     source: Input
     rank: int
     memory: Memory | None = None
-    pieces: Callable[[], Sequence[Piece]] | None = None
+    slices: Callable[[], Sequence[LogSlice]] | None = None
 
     def rows(self) -> DataFrame:
         """All of it, normalised."""

@@ -18,11 +18,11 @@ def register(app: typer.Typer) -> None:
     @app.command("check")
     def check(job: Annotated[str, typer.Argument(metavar="JOB", help="Job file, or the name of a job.")]) -> None:
         """Validate a job file; print its policy in words, its read range, warnings, what the product leaves open."""
+        from pipelines.job.describe import ambiguities, describe_policy, describe_read_range, remarks
         from pipelines.job.limits import limits_exceeded
-        from pipelines.job.words import ambiguities, policy_in_words, read_range_in_words, remarks
 
         found = find_job(job)
-        policy, reads = policy_in_words(found), read_range_in_words(found)
+        policy, reads = describe_policy(found), describe_read_range(found)
         warnings = [*limits_exceeded(found), *remarks(found)]
         open_points = ambiguities(found)
 

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from pipelines.core.model import Job
-    from pipelines.lakehouse.ingest import IngestSummary
+    from pipelines.ingest.batch import IngestSummary
     from pipelines.lakehouse.root import Lakehouse
     from pipelines.live.run import StreamSummary
     from pipelines.reconcile.result import Reconciliation
-    from pipelines.replay import RunSummary
+    from pipelines.replay.run import RunSummary
     from pipelines.report.write import Written
 
 JOB = "departures_per_hour"
@@ -48,7 +48,7 @@ class WindowOfWeek:
 class Shown:
     """Everything that the demo did and shows."""
 
-    house: Lakehouse
+    lakehouse: Lakehouse
     ingested: IngestSummary
     live: StreamSummary
     run: RunSummary
@@ -60,7 +60,7 @@ class Shown:
     def as_dict(self) -> dict[str, object]:
         """JSON-ready data."""
         return {
-            "lakehouse": self.house.root,
+            "lakehouse": self.lakehouse.root,
             "ingested": self.ingested.as_dict(),
             "live_run": self.live.as_dict(),
             "run": self.run.as_dict(),
@@ -95,34 +95,34 @@ def register(app: typer.Typer) -> None:
             raise typer.Exit(1)
 
 
-def _demo(job: Job, house: Lakehouse, step: Advance) -> Shown:
+def _demo(job: Job, lakehouse: Lakehouse, step: Advance) -> Shown:
     from pipelines.core.model import EVERYTHING
     from pipelines.demo.departures import PACKAGE, VERSION, write_arrival_log
-    from pipelines.lakehouse.ingest import ingest
+    from pipelines.ingest.batch import ingest
     from pipelines.live.run import stream
     from pipelines.reconcile.run import reconcile
-    from pipelines.replay import replay
+    from pipelines.replay.run import replay
     from pipelines.report.write import write_report
 
     with tempfile.TemporaryDirectory(prefix="tailrace-demo-") as folder:
         step("writing the arrival log")
         log = write_arrival_log(Path(folder))
         step("ingesting it")
-        ingested = ingest(job, INPUT, [log], house, batch=f"{PACKAGE}-{VERSION}")
+        ingested = ingest(job, INPUT, [log], lakehouse, batch=f"{PACKAGE}-{VERSION}")
     step("running it live")
-    live = stream(job, house)
+    live = stream(job, lakehouse)
     step("running it live with another tolerance")
     hurried = _hurried(job)
-    stream(hurried, house)
+    stream(hurried, lakehouse)
     step("replaying the year")
-    run = replay(job, EVERYTHING, house)
+    run = replay(job, EVERYTHING, lakehouse)
     step("comparing with the other tolerance")
-    differing = reconcile(job, _week_range(), house, against=f"stream_windows/{hurried.name}")
+    differing = reconcile(job, _week_range(), lakehouse, against=f"stream_windows/{hurried.name}")
     step("comparing with the live run")
-    agreed = reconcile(job, EVERYTHING, house)
+    agreed = reconcile(job, EVERYTHING, lakehouse)
     step("writing the report")
-    report = write_report(job, house, _week_range())
-    return Shown(house, ingested, live, run, differing, agreed, report, _week(house))
+    report = write_report(job, lakehouse, _week_range())
+    return Shown(lakehouse, ingested, live, run, differing, agreed, report, _week(lakehouse))
 
 
 def _hurried(job: Job) -> Job:
@@ -150,9 +150,9 @@ def _shipped_job() -> Job:
     return load_job(str(resources.files("pipelines.job.examples") / f"{JOB}.yaml"))
 
 
-def _week(house: Lakehouse) -> list[WindowOfWeek]:
+def _week(lakehouse: Lakehouse) -> list[WindowOfWeek]:
     """The week's windows of one airport and airline, by their end."""
-    table = house.open(f"windows/{JOB}")
+    table = lakehouse.open(f"windows/{JOB}")
     assert table is not None, "the replay has written this table"
     day_after = MONDAY + timedelta(days=DAYS)
     rows = table.to_pyarrow_table(
@@ -185,13 +185,16 @@ def _proof(shown: Shown) -> list[str]:
 
 
 def _places(shown: Shown) -> list[str]:
-    house, run, ingested = shown.house, shown.run, shown.ingested
+    lakehouse, run, ingested = shown.lakehouse, shown.run, shown.ingested
     loaded = "was loaded before" if ingested.already_ingested else f"{ingested.appended:,} departures loaded"
     return [
-        f"arrival log    {house.uri(f'arrivals/{INPUT}')} ({loaded})",
-        f"live run       {house.uri(f'stream_windows/{JOB}')}",
-        *(f"{name.split('/')[0]:<14} {house.uri(name)} ({count:,} rows)" for name, count in run.rows_written.items()),
-        f"runs           {house.uri('runs')} (this one: {run.run_id})",
+        f"arrival log    {lakehouse.uri(f'arrivals/{INPUT}')} ({loaded})",
+        f"live run       {lakehouse.uri(f'stream_windows/{JOB}')}",
+        *(
+            f"{name.split('/')[0]:<14} {lakehouse.uri(name)} ({count:,} rows)"
+            for name, count in run.rows_written.items()
+        ),
+        f"runs           {lakehouse.uri('runs')} (this one: {run.run_id})",
         f"fingerprint    {run.output_fingerprint}",
         f"report         {shown.report.place}",
         f"look around:   tailrace show {JOB} windows --from {MONDAY} --to {MONDAY + timedelta(days=1)}",

@@ -14,7 +14,7 @@ from pipelines.core.time import format_instant
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pipelines.lakehouse.ingest import IngestSummary
+    from pipelines.ingest.batch import IngestSummary
 
 
 def register(app: typer.Typer) -> None:
@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
         ] = None,
     ) -> None:
         """Append files to an arrival log as one atomic batch; records that do not fit are quarantined (exit code 3)."""
-        from pipelines.lakehouse.ingest import ingest as run
+        from pipelines.ingest.batch import ingest as run
 
         found = find_job(job)
         with progress(f"ingest {input_name}", len(files) + 4) as advance:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from pipelines.core.model import Job
-    from pipelines.core.plan import Plan, SummaryUse
+    from pipelines.plan.definition import Plan, SummaryUse
 
 JOB = Annotated[str, typer.Argument(metavar="JOB", help="Job file, or the name of a job.")]
 FROM = Annotated[str | None, typer.Option("--from", metavar="T", help="First window end; left out: the beginning.")]
@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
     @app.command("plan")
     def plan(job: JOB, from_: FROM = None, to: TO = None, as_of: AS_OF = None) -> None:
         """Show what a replay would read and write, and whether its result is final."""
-        from pipelines.lakehouse.planning import make_plan
+        from pipelines.replay.builder import make_plan
 
         found = find_job(job)
         made = make_plan(found, output_range(from_, to), context().lakehouse, as_of=versions(found, as_of))
@@ -66,7 +66,7 @@ def tell_plan(out: Console, plan: Plan) -> None:
         f"    by the rule {plan.read.rule}",
         *(f"    {reason}" for reason in plan.read.reasons),
     ]
-    lines += [f"    {_carry(one)}" for one in plan.summaries]
+    lines += [f"    {_initial_state(one)}" for one in plan.summaries]
     for read in plan.reads:
         rows = "rows not known" if read.rows is None else f"at most {read.rows} of {read.rows_total} rows"
         end = "empty" if read.end_of_log_us is None else f"ends at {format_instant(read.end_of_log_us)}"
@@ -85,7 +85,7 @@ def tell_plan(out: Console, plan: Plan) -> None:
         out.print(line, markup=False)
 
 
-def _carry(one: SummaryUse) -> str:
+def _initial_state(one: SummaryUse) -> str:
     """Where a carry comes from, and what that costs."""
     if not one.days_made:
         return f"carry of {one.input} from {one.table}: all {one.days} days of arrivals are kept there"

@@ -12,7 +12,7 @@ from pipelines.cli.plan import AS_OF, FROM, JOB, TO, size, versions
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pipelines.replay import RunSummary
+    from pipelines.replay.run import RunSummary
 
 
 def register(app: typer.Typer) -> None:
@@ -27,8 +27,8 @@ def register(app: typer.Typer) -> None:
         reason: Annotated[str | None, typer.Option("--reason", help="Why; kept in the run ledger.")] = None,
     ) -> None:
         """Run the job over its arrival log and replace exactly the output range."""
-        from pipelines.replay import STEPS
-        from pipelines.replay import replay as run
+        from pipelines.replay.run import STEPS
+        from pipelines.replay.run import replay as run
 
         found = find_job(job)
         wanted = output_range(from_, to)

@@ -34,10 +34,10 @@ def register(app: typer.Typer) -> None:
         from pipelines.quality.run import STEPS
         from pipelines.report.write import write_report
 
-        found, house = find_job(job), Lakehouse.at(context().lakehouse)
+        found, lakehouse = find_job(job), Lakehouse.at(context().lakehouse)
         wanted = output_range(from_, to)
         with progress(f"report {found.name}", 2 if no_checks else STEPS + 2) as advance:
-            written = write_report(found, house, wanted, out=out, checks=not no_checks, progress=advance)
+            written = write_report(found, lakehouse, wanted, out=out, checks=not no_checks, progress=advance)
         emit(written.as_dict(), lambda out: _tell(out, written.as_dict()))
         if written.state == "bad":
             raise typer.Exit(1)

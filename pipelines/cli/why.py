@@ -14,8 +14,8 @@ from pipelines.core.time import parse_instant
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pipelines.why.event import EventStory
-    from pipelines.why.window import WindowStory
+    from pipelines.explain.event import EventStory
+    from pipelines.explain.window import WindowStory
 
 
 def register(app: typer.Typer) -> None:
@@ -33,8 +33,8 @@ def register(app: typer.Typer) -> None:
         ] = None,
     ) -> None:
         """Tell why an event counts where it does, or which events made a window's number."""
-        from pipelines.why.event import why_event
-        from pipelines.why.window import why_window
+        from pipelines.explain.event import why_event
+        from pipelines.explain.window import why_window
 
         found = find_job(job)
         if (event is None) == (window_end is None):

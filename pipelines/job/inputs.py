@@ -7,7 +7,7 @@ from functools import partial
 
 from pipelines.core import model
 from pipelines.job import schema
-from pipelines.job.complaints import Complaints
+from pipelines.job.diagnostics import Complaints
 from pipelines.job.expressions import check_column, check_expression, columns_read, parse_columns
 from pipelines.job.yaml import Path as KeyPath
 

@@ -8,7 +8,7 @@ from typing import Any
 from pipelines.core import model
 from pipelines.core.errors import JobFileError, UsageError
 from pipelines.job import schema
-from pipelines.job.complaints import Complaints
+from pipelines.job.diagnostics import Complaints
 from pipelines.job.inputs import build_input
 from pipelines.job.limits import limits_exceeded
 from pipelines.job.orderings import build_orderings, default_end_of_log

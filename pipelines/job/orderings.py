@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from pipelines.core import model
 from pipelines.core.errors import did_you_mean
 from pipelines.job import schema
-from pipelines.job.complaints import Complaints
+from pipelines.job.diagnostics import Complaints
 from pipelines.job.yaml import Path as KeyPath
 
 _ORDERING_SECTIONS: dict[str, type[BaseModel]] = {

@@ -8,7 +8,7 @@ from functools import partial
 from pipelines.core import model
 from pipelines.core.errors import did_you_mean
 from pipelines.job import schema
-from pipelines.job.complaints import Complaints
+from pipelines.job.diagnostics import Complaints
 from pipelines.job.expressions import check_column, check_expression, parse_aggregate
 from pipelines.job.windows import build_window
 from pipelines.job.yaml import Path as KeyPath

@@ -11,7 +11,7 @@ from pipelines.core import model
 from pipelines.core.errors import did_you_mean
 from pipelines.core.time import ORIGIN_0001_US
 from pipelines.job import schema
-from pipelines.job.complaints import Complaints
+from pipelines.job.diagnostics import Complaints
 from pipelines.job.expressions import check_column
 from pipelines.job.yaml import Path as KeyPath
 

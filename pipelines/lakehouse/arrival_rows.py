@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from pipelines.core.model import Arrival, Input
-from pipelines.core.readrange import ReadRange
 from pipelines.core.time import DAY, from_datetime
 from pipelines.lakehouse.schema import LOG_COLUMNS, TIMESTAMP
+from pipelines.plan.read_range import ReadRange
 
 
 def arrival_rows(table: DeltaTable, part: Input, read: ReadRange) -> list[Arrival]:

@@ -11,20 +11,20 @@ from pipelines.core.errors import EnvironmentUnfit
 from pipelines.lakehouse.root import Lakehouse
 
 
-def committed(house: Lakehouse, name: str, write: Callable[[DeltaTable | None], None], attempts: int) -> bool:
+def committed(lakehouse: Lakehouse, name: str, write: Callable[[DeltaTable | None], None], attempts: int) -> bool:
     """Call ``write`` with the table at its newest version, None where there is none, until its commit stands.
 
     False if others committed first in each of so many attempts. Raises :class:`EnvironmentUnfit` if the table cannot
     be written at all.
     """
     for _ in range(attempts):
-        table = house.open(name)
+        table = lakehouse.open(name)
         try:
             write(table)
         except CommitFailedError:
             continue
         except DeltaError as error:
-            if table is None and house.open(name) is not None:
+            if table is None and lakehouse.open(name) is not None:
                 continue
             first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise EnvironmentUnfit(f"the table {name} cannot be written: {first_line}") from error
@@ -32,7 +32,7 @@ def committed(house: Lakehouse, name: str, write: Callable[[DeltaTable | None], 
     return False
 
 
-def commit(house: Lakehouse, name: str, write: Callable[[DeltaTable | None], None], attempts: int) -> None:
+def commit(lakehouse: Lakehouse, name: str, write: Callable[[DeltaTable | None], None], attempts: int) -> None:
     """As :func:`committed`; :class:`EnvironmentUnfit` also if others always committed first."""
-    if not committed(house, name, write, attempts):
+    if not committed(lakehouse, name, write, attempts):
         raise EnvironmentUnfit(f"the table {name} was changed by others {attempts} times in a row", hint="run again")

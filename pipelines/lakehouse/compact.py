@@ -17,7 +17,7 @@ from deltalake import ColumnProperties, CommitProperties, DeltaTable, WriterProp
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from pipelines.core.time import date_of
-from pipelines.lakehouse.log import LogFile, log_files
+from pipelines.lakehouse.arrival_log import LogFile, log_files
 
 SMALL_BYTES = 4 * 2**20
 """A file of at least so many bytes is left alone: rewriting costs more than opening."""

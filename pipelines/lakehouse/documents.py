@@ -27,16 +27,16 @@ def range_name(output: OutputRange) -> str:
     return f"{_instant_name(output.from_us, 'begin')}_{_instant_name(output.to_us, 'end')}"
 
 
-def write_document(house: Lakehouse, name: str, content: str) -> str:
+def write_document(lakehouse: Lakehouse, name: str, content: str) -> str:
     """Write the text ``content`` as document ``name`` of the lakehouse; where it lies now.
 
     Raises :class:`EnvironmentUnfit` if it cannot be written.
     """
-    if house.is_local:
-        return str(write_file(house.folder / name, content))
+    if lakehouse.is_local:
+        return str(write_file(lakehouse.folder / name, content))
     from pyarrow import fs
 
-    place = f"{house.root}/{name}"
+    place = f"{lakehouse.root}/{name}"
     try:
         system, path = fs.FileSystem.from_uri(place)
         with system.open_output_stream(path) as stream:

@@ -16,10 +16,10 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
+from pipelines.lakehouse.arrival_log import data_files
 from pipelines.lakehouse.arrow import plain_rows, read_stream
 from pipelines.lakehouse.commits import commit
 from pipelines.lakehouse.compact import COMPACTION
-from pipelines.lakehouse.log import data_files
 from pipelines.lakehouse.root import RUNS, Lakehouse
 from pipelines.lakehouse.schema import RUNS as COLUMNS
 
@@ -28,27 +28,27 @@ _ATTEMPTS = 10
 _MOST_FILES = 64
 
 
-def record(house: Lakehouse, row: Mapping[str, Any]) -> None:
+def record(lakehouse: Lakehouse, row: Mapping[str, Any]) -> None:
     """Write ``row`` (values by column name, instants as datetimes), replacing an earlier row of the same run."""
     rows = pa.Table.from_pylist([{name: row.get(name) for name in COLUMNS.names}], schema=COLUMNS)
     about = CommitProperties(custom_metadata={"tailrace": str(row["kind"]), "run_id": str(row["run_id"])})
 
     def write(table: DeltaTable | None) -> None:
         if table is None:
-            write_deltalake(house.uri(RUNS), rows, mode="error", partition_by=["job"], commit_properties=about)
+            write_deltalake(lakehouse.uri(RUNS), rows, mode="error", partition_by=["job"], commit_properties=about)
         elif row["status"] == RUNNING:
             write_deltalake(table, rows, mode="append", schema_mode="merge", commit_properties=about)
         else:
             mine = f"job = '{row['job']}' AND run_id = '{row['run_id']}'"
             write_deltalake(table, rows, mode="overwrite", schema_mode="merge", predicate=mine, commit_properties=about)
-            _compact(house, str(row["job"]))
+            _compact(lakehouse, str(row["job"]))
 
-    commit(house, RUNS, write, _ATTEMPTS)
+    commit(lakehouse, RUNS, write, _ATTEMPTS)
 
 
-def _compact(house: Lakehouse, job_name: str) -> None:
+def _compact(lakehouse: Lakehouse, job_name: str) -> None:
     """Put the job's part of the ledger, a file a run, into one file when it is long: every plan reads it."""
-    table = house.open(RUNS)
+    table = lakehouse.open(RUNS)
     assert table is not None, "a row was just written"
     if sum(file["partition.job"] == job_name for file in data_files(table, ["partition.job"])) <= _MOST_FILES:
         return
@@ -58,9 +58,9 @@ def _compact(house: Lakehouse, job_name: str) -> None:
         table.optimize.compact(partition_filters=[("job", "=", job_name)], commit_properties=about)
 
 
-def runs_of(house: Lakehouse, job_name: str) -> list[dict[str, Any]]:
+def runs_of(lakehouse: Lakehouse, job_name: str) -> list[dict[str, Any]]:
     """All runs of a job, oldest first; maps as dicts, instants as datetimes in UTC."""
-    table = house.open(RUNS)
+    table = lakehouse.open(RUNS)
     if table is None:
         return []
     # not as a dataset of Arrow's, whose import takes longer than a plan; the loader lets no quote into a job's name
@@ -68,21 +68,21 @@ def runs_of(house: Lakehouse, job_name: str) -> list[dict[str, Any]]:
     return sorted(plain_rows(read_stream(query)), key=lambda row: (row["started_at"], row["run_id"]))
 
 
-def last_succeeded(house: Lakehouse, job_name: str, kind: str = "replay") -> dict[str, Any] | None:
+def last_succeeded(lakehouse: Lakehouse, job_name: str, kind: str = "replay") -> dict[str, Any] | None:
     """The newest run of that kind that succeeded, or None."""
-    found = [run for run in runs_of(house, job_name) if run["status"] == SUCCEEDED and run["kind"] == kind]
+    found = [run for run in runs_of(lakehouse, job_name) if run["status"] == SUCCEEDED and run["kind"] == kind]
     return found[-1] if found else None
 
 
-def abandon_dead(house: Lakehouse, job_name: str) -> list[str]:
+def abandon_dead(lakehouse: Lakehouse, job_name: str) -> list[str]:
     """Mark runs whose process on this machine is gone; their ids."""
     host = socket.gethostname()
     dead = []
-    for run in runs_of(house, job_name):
+    for run in runs_of(lakehouse, job_name):
         owner, _, process_id = (run["process"] or "").rpartition("/")
         if run["status"] == RUNNING and owner == host and not _alive(int(process_id)):
             what = "its process ended without a word; run the range again, which mends what it left"
-            record(house, {**run, "status": ABANDONED, "error": what})
+            record(lakehouse, {**run, "status": ABANDONED, "error": what})
             dead.append(run["run_id"])
     return dead
 

@@ -75,8 +75,8 @@ SUMMARIES = pa.schema(
         ("cti_us", pa.int64()),
     ]
 )
-"""One row a day of arrivals, timeline and UTC day of event time: a :class:`pipelines.core.carry.SummaryRow`; or, where
-``received`` is set, a :class:`pipelines.core.carry.Clock` after that day."""
+"""One row a day of arrivals, timeline and UTC day of event time: a ``SummaryRow`` of
+:mod:`pipelines.plan.initial_state`. Where ``received`` is set, the row is a ``Clock`` after that day."""
 
 FACTS = pa.schema(
     [
@@ -95,7 +95,7 @@ FACTS = pa.schema(
         ("least_arrival_us", pa.int64()),
     ]
 )
-"""One row is a :class:`pipelines.core.facts.Fact`."""
+"""One row is a :class:`pipelines.plan.watermark_stats.Fact`."""
 
 RUNS = pa.schema(
     [

@@ -72,8 +72,8 @@ def rows_of(
     if table not in known:
         raise UsageError(f"job {job.name} has no table '{table}'; {did_you_mean(table, known)}")
     names, layout = known[table]
-    house = Lakehouse.at(lakehouse)
-    found = [(name, _read(house, name, layout, output)) for name in names]
+    lakehouse = Lakehouse.at(lakehouse)
+    found = [(name, _read(lakehouse, name, layout, output)) for name in names]
     parts = [(name, rows) for name, rows in found if rows is not None]
     if not parts:
         return None
@@ -102,8 +102,8 @@ def plain_rows(rows: pa.Table) -> list[dict[str, Any]]:
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
-def _read(house: Lakehouse, name: str, layout: Layout, output: OutputRange) -> pa.Table | None:
-    table = house.open(name)
+def _read(lakehouse: Lakehouse, name: str, layout: Layout, output: OutputRange) -> pa.Table | None:
+    table = lakehouse.open(name)
     if table is None:
         return None
     data = table.to_pyarrow_dataset()

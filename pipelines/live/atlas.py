@@ -6,10 +6,10 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
 from pipelines.core.model import AtlasOrdering, Grid, Session
-from pipelines.live.program import Program
-from pipelines.live.rows import Decision, Event, Row, decide
+from pipelines.live.state.program import Program
+from pipelines.live.state.rows import Decision, Event, Row, decide
 from pipelines.live.values import all_same
-from pipelines.live.windows import starts_of
+from pipelines.live.windows.assign import starts_of
 
 
 @dataclass(slots=True)

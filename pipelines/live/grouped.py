@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pipelines.core.model import Aggregate
 from pipelines.live.aggregates import aggregate, total_of_doubles
-from pipelines.live.columns import Column, Numbers
+from pipelines.live.state.columns import Column, Numbers
 
 _NO_OVERFLOW = 1 << 62
 _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max

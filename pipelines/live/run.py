@@ -17,15 +17,15 @@ from pipelines.core.time import format_instant, from_datetime, to_datetime
 from pipelines.lakehouse import runs
 from pipelines.lakehouse.layout import arrivals_table
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.live.control import Announcement, announce, checkpoint_uri
-from pipelines.live.program import refuse
-from pipelines.live.rows import LogOutOfOrder
+from pipelines.live.spark.announcements import Announcement, announce, checkpoint_uri
+from pipelines.live.state.program import refuse
+from pipelines.live.state.rows import LogOutOfOrder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from pipelines.live.query import Tally
+    from pipelines.live.spark.query import Tally
 
 FILES_PER_TRIGGER = 1000
 _POLL_SECONDS = 1.0
@@ -77,13 +77,13 @@ def stream(
     data cannot be computed with.
     """
     refuse(job)
-    house, tell = Lakehouse.at(lakehouse), progress or (lambda _: None)
-    house.require_writable()
-    begun = announce(house, job, end_of_log=until_caught_up, anew=anew)
-    runs.abandon_dead(house, job.name)
-    ledger = _Ledger(house, job, begun)
+    lakehouse, tell = Lakehouse.at(lakehouse), progress or (lambda _: None)
+    lakehouse.require_writable()
+    begun = announce(lakehouse, job, end_of_log=until_caught_up, anew=anew)
+    runs.abandon_dead(lakehouse, job.name)
+    ledger = _Ledger(lakehouse, job, begun)
     try:
-        run = _Run(job, house, files_per_trigger, tell, spark)
+        run = _Run(job, lakehouse, files_per_trigger, tell, spark)
         run.go(begun, until_caught_up=until_caught_up)
     except BaseException as error:
         ledger.close(runs.FAILED, None, error)
@@ -95,18 +95,18 @@ class _Run:
     """One run: a query, and the next one where the stream has to begin again."""
 
     def __init__(
-        self, job: Job, house: Lakehouse, files_per_trigger: int, tell: Progress, spark: SparkSession | None
+        self, job: Job, lakehouse: Lakehouse, files_per_trigger: int, tell: Progress, spark: SparkSession | None
     ) -> None:
-        from pipelines.live.query import Tally
+        from pipelines.live.spark.query import Tally
 
-        self.job, self.house, self.files_per_trigger, self.tell = job, house, files_per_trigger, tell
+        self.job, self.lakehouse, self.files_per_trigger, self.tell = job, lakehouse, files_per_trigger, tell
         self.spark = spark
         self.tally: Tally = Tally()
         self.begun: Announcement | None = None
 
     def go(self, begun: Announcement, *, until_caught_up: bool) -> None:
         self.tell("starting Spark")
-        from pipelines.live.query import live_session
+        from pipelines.live.spark.query import live_session
         from pipelines.runtime.session import session
 
         self.session = live_session(self.spark or session())
@@ -121,10 +121,10 @@ class _Run:
 
     def _run(self, begun: Announcement, *, until_caught_up: bool) -> Announcement | None:
         """Run one generation's query; the announcement of the next generation if it has to begin again."""
-        from pipelines.live.query import Tally, live_query
+        from pipelines.live.spark.query import Tally, live_query
 
         self.tally = Tally()
-        writer = live_query(self.session, self.job, self.house, begun, self.tally, self.files_per_trigger)
+        writer = live_query(self.session, self.job, self.lakehouse, begun, self.tally, self.files_per_trigger)
         if until_caught_up:
             query = writer.trigger(availableNow=True).start()
         else:
@@ -141,7 +141,7 @@ class _Run:
                 raise error from None
             if begun.generation > 0 and begun.number == 0:
                 raise DataRefused(f"the arrival logs are not in order: {error}") from None
-            return announce(self.house, self.job, end_of_log=until_caught_up, anew=True)
+            return announce(self.lakehouse, self.job, end_of_log=until_caught_up, anew=True)
         finally:
             query.stop()
 
@@ -154,7 +154,7 @@ class _Run:
                 while query.isActive:
                     time.sleep(_POLL_SECONDS)
                     if self._grown(begun):
-                        newer = announce(self.house, self.job, end_of_log=False)
+                        newer = announce(self.lakehouse, self.job, end_of_log=False)
                         if newer.generation != begun.generation:
                             return newer
                         begun = self.begun = newer
@@ -166,22 +166,22 @@ class _Run:
         return None
 
     def _grown(self, begun: Announcement) -> bool:
-        tables = {part.name: self.house.open(arrivals_table(part.name)) for part in self.job.inputs}
+        tables = {part.name: self.lakehouse.open(arrivals_table(part.name)) for part in self.job.inputs}
         return any(table is not None and table.version() > begun.versions[name] for name, table in tables.items())
 
     def _forget_older(self, begun: Announcement) -> None:
         """Checkpoints of earlier generations are of no use any more."""
-        if self.house.is_local:
+        if self.lakehouse.is_local:
             for older in range(begun.generation):
-                place = Path(checkpoint_uri(self.house, self.job, older).removeprefix("file://"))
+                place = Path(checkpoint_uri(self.lakehouse, self.job, older).removeprefix("file://"))
                 shutil.rmtree(place, ignore_errors=True)
 
 
 class _Ledger:
     """The run's row in ``runs``."""
 
-    def __init__(self, house: Lakehouse, job: Job, begun: Announcement) -> None:
-        self.house, self.job = house, job
+    def __init__(self, lakehouse: Lakehouse, job: Job, begun: Announcement) -> None:
+        self.lakehouse, self.job = lakehouse, job
         self.row: dict[str, Any] = {
             "run_id": uuid.uuid4().hex,
             "job": job.name,
@@ -192,10 +192,10 @@ class _Ledger:
             "started_at": datetime.now(UTC),
             "process": runs.this_process(),
         }
-        runs.record(house, self.row)
+        runs.record(lakehouse, self.row)
 
     def close(self, status: str, run: _Run | None, error: BaseException | None) -> StreamSummary:
-        from pipelines.live.query import Tally, verdicts_name, windows_name
+        from pipelines.live.spark.query import Tally, verdicts_name, windows_name
 
         tally: Tally = run.tally if run is not None else Tally()
         finished_us = from_datetime(datetime.now(UTC))
@@ -223,9 +223,9 @@ class _Ledger:
             "counts_by_verdict": summary.counts_by_verdict,
             "counts_by_reason": summary.counts_by_reason,
             "rows_written": written,
-            "versions_written": {name: table.version() for name in tables if (table := self.house.open(name))},
+            "versions_written": {name: table.version() for name in tables if (table := self.lakehouse.open(name))},
         }
-        runs.record(self.house, done)
+        runs.record(self.lakehouse, done)
         return summary
 
 

@@ -8,10 +8,10 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from pipelines.core.model import REASONS, Job
-from pipelines.core.plan import Plan
 from pipelines.core.time import DAY, to_datetime
 from pipelines.lakehouse.layout import ARRIVALS, WINDOWS, verdicts_table, windows_table
 from pipelines.lakehouse.root import Lakehouse
+from pipelines.plan.definition import Plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,7 +40,7 @@ def written_days(spark: SparkSession, lakehouse: Lakehouse, job: Job, plan: Plan
     """
     from pyspark.sql import functions as F
 
-    from pipelines.lakehouse.write import NO_ROWS, fingerprints_by
+    from pipelines.replay.fingerprint import NO_ROWS, fingerprints_by
 
     days: dict[date, WrittenDay] = defaultdict(lambda: WrittenDay(NO_ROWS.fingerprint))
     if plan.output.from_us is not None and plan.output.to_us is not None:

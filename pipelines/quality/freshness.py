@@ -1,7 +1,7 @@
 """Which days' results still are what a replay would give now, which are not and why, and which day to replay next.
 
 Decided from the run ledger and the logs' own commits: no Spark, and no data but the tail of a log; of a job whose plan
-carries something in, what its summary lacks as well (see :mod:`pipelines.lakehouse.summaries`).
+carries something in, what its summary lacks as well (see :mod:`pipelines.lakehouse.cache.summaries`).
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.core.model import Job, OutputRange
-from pipelines.core.readrange import look_back, reach_of, read_range
 from pipelines.core.time import DAY, MILLISECOND, day_of, format_instant, from_datetime, to_datetime
-from pipelines.lakehouse.changes import Change, changes_since, last_change
+from pipelines.lakehouse.arrival_log import log_files
 from pipelines.lakehouse.layout import arrivals_table
-from pipelines.lakehouse.log import log_files
-from pipelines.lakehouse.planning import Prospects
+from pipelines.lakehouse.log_changes import Change, changes_since, last_change
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import runs_of
 from pipelines.lakehouse.schema import TIMESTAMP
+from pipelines.plan.read_range import look_back, reach_of, read_range
 from pipelines.quality.conservation import Share, common, shares
+from pipelines.replay.builder import Prospects
 
 ALIVE_US = DAY
 """A partition that said nothing in the last day of its log counts as gone: nobody waits for it."""
@@ -60,18 +60,18 @@ def day_range(day: date) -> OutputRange:
     return OutputRange(day_us, day_us + DAY)
 
 
-def versions_now(house: Lakehouse, job: Job) -> dict[str, int]:
+def versions_now(lakehouse: Lakehouse, job: Job) -> dict[str, int]:
     """The newest version of each arrival log that is there at which rows changed, by table."""
-    logs = {arrivals_table(part.name): house.open(arrivals_table(part.name)) for part in job.inputs}
+    logs = {arrivals_table(part.name): lakehouse.open(arrivals_table(part.name)) for part in job.inputs}
     return {name: last_change(log) for name, log in logs.items() if log is not None}
 
 
-def is_replayed(house: Lakehouse, job: Job, day: date) -> bool:
+def is_replayed(lakehouse: Lakehouse, job: Job, day: date) -> bool:
     """Whether successful replays have written the whole day."""
-    return not shares(_replays(house, job), day_range(day))[1]
+    return not shares(_replays(lakehouse, job), day_range(day))[1]
 
 
-def stale_days(house: Lakehouse, job: Job) -> list[StaleDay]:
+def stale_days(lakehouse: Lakehouse, job: Job) -> list[StaleDay]:
     """The days, oldest first, that were replayed and are stale now.
 
     A result is stale if the job means something else than when its run wrote it, or if rows were added to a log, or
@@ -79,10 +79,10 @@ def stale_days(house: Lakehouse, job: Job) -> list[StaleDay]:
     of the day. Where a run knew its results to be settled, what arrived after the log's end of then is outside of it.
     Days on which nothing was replayed are not stale.
     """
-    span = _span(house, job)
+    span = _span(lakehouse, job)
     if span is None:
         return []
-    runs = _replays(house, job)
+    runs = _replays(lakehouse, job)
     started_us = {run["run_id"]: from_datetime(run["started_at"]) for run in runs}
     prints = {run["run_id"]: run["job_fingerprint"] for run in runs}
     settled_us = {run["run_id"]: from_datetime(run["end_of_log"]) for run in runs if run["settled"]}
@@ -93,7 +93,7 @@ def stale_days(house: Lakehouse, job: Job) -> list[StaleDay]:
             for day, _ in _days(share, span):
                 found[day][share.run_id].append(why)
             continue
-        changes = _changes(house, job, share, started_us[share.run_id])
+        changes = _changes(lakehouse, job, share, started_us[share.run_id])
         for day, part in _days(share, span) if changes else ():
             read = read_range(job, part)
             ends_us = [us for us in (read.to_us, settled_us.get(share.run_id)) if us is not None]
@@ -106,7 +106,7 @@ def stale_days(house: Lakehouse, job: Job) -> list[StaleDay]:
     ]
 
 
-def newest_settled_day(house: Lakehouse, job: Job) -> Settled:
+def newest_settled_day(lakehouse: Lakehouse, job: Job) -> Settled:
     """The newest UTC day that nothing changes any more, whatever living partitions still bring.
 
     Inside a partition arrival times never fall, so what arrived before the slowest one's last word is complete: the
@@ -115,7 +115,7 @@ def newest_settled_day(house: Lakehouse, job: Job) -> Settled:
     """
     slowest: tuple[int, str] | None = None
     for part in job.inputs:
-        ends_us = living_partitions(house, part.name)
+        ends_us = living_partitions(lakehouse, part.name)
         if not ends_us:
             return Settled(None, f"the log of {part.name} is empty")
         place, end_us = min(ends_us.items(), key=lambda item: item[1])
@@ -123,11 +123,11 @@ def newest_settled_day(house: Lakehouse, job: Job) -> Settled:
             slowest = (end_us, f"{part.name}/{place}")
     assert slowest is not None, "a job has an input"
     told = f"the slowest partition, {slowest[1]}, last spoke at {format_instant(slowest[0])}"
-    first_us = _first_us(house, job)
+    first_us = _first_us(lakehouse, job)
     assert first_us is not None, "a living partition has an arrival"
     # a plan knows the log's end to the millisecond only, and must not say otherwise
     complete_us = slowest[0] // MILLISECOND * MILLISECOND
-    prospects = Prospects(job, house, complete_us)
+    prospects = Prospects(job, lakehouse, complete_us)
     last_us = complete_us // DAY * DAY
     midnights_us = range(last_us, first_us - (reach_of(job).after_us or 0), -DAY)
     newest = bisect_left(midnights_us, True, key=lambda to_us: prospects.unsettled(to_us) is None)
@@ -137,12 +137,12 @@ def newest_settled_day(house: Lakehouse, job: Job) -> Settled:
     return Settled(to_datetime(midnights_us[newest] - DAY).date(), told)
 
 
-def living_partitions(house: Lakehouse, input_name: str) -> dict[int | None, int]:
+def living_partitions(lakehouse: Lakehouse, input_name: str) -> dict[int | None, int]:
     """The last arrival, in microseconds, of each input partition that spoke in the last day of the log.
 
     Reads the partition and time columns of the files of that day. None is the partition of punctuations for all.
     """
-    log = house.open(arrivals_table(input_name))
+    log = lakehouse.open(arrivals_table(input_name))
     ends_us = [file.last_us for file in log_files(log) if file.last_us is not None] if log is not None else []
     if log is None or not ends_us:
         return {}
@@ -158,15 +158,15 @@ def living_partitions(house: Lakehouse, input_name: str) -> dict[int | None, int
     return {row["input_partition"]: row["arrival_time_max"] for row in last.to_pylist()}
 
 
-def _replays(house: Lakehouse, job: Job) -> list[dict[str, Any]]:
-    return [run for run in runs_of(house, job.name) if run["kind"] == "replay"]
+def _replays(lakehouse: Lakehouse, job: Job) -> list[dict[str, Any]]:
+    return [run for run in runs_of(lakehouse, job.name) if run["kind"] == "replay"]
 
 
-def _changes(house: Lakehouse, job: Job, share: Share, started_us: int) -> list[Change]:
+def _changes(lakehouse: Lakehouse, job: Job, share: Share, started_us: int) -> list[Change]:
     found = []
     for part in job.inputs:
         name = arrivals_table(part.name)
-        log, version = house.open(name), share.read.get(name)
+        log, version = lakehouse.open(name), share.read.get(name)
         if log is None:
             continue
         if version is None or version > log.version():
@@ -208,9 +208,9 @@ def _days(share: Share, span: OutputRange) -> list[tuple[date, OutputRange]]:
     return found
 
 
-def _span(house: Lakehouse, job: Job) -> OutputRange | None:
+def _span(lakehouse: Lakehouse, job: Job) -> OutputRange | None:
     """Whole days that hold every result the logs can give; None where there is no arrival."""
-    first_us, last_us = _first_us(house, job), _last_us(house, job)
+    first_us, last_us = _first_us(lakehouse, job), _last_us(lakehouse, job)
     if first_us is None or last_us is None:
         return None
     late_us = reach_of(job).after_us
@@ -219,18 +219,18 @@ def _span(house: Lakehouse, job: Job) -> OutputRange | None:
     return OutputRange((first_us - before_us) // DAY * DAY, ((last_us + after_us) // DAY + 1) * DAY)
 
 
-def _first_us(house: Lakehouse, job: Job) -> int | None:
-    firsts = [file.first_us for file in _files(house, job) if file.first_us is not None]
+def _first_us(lakehouse: Lakehouse, job: Job) -> int | None:
+    firsts = [file.first_us for file in _files(lakehouse, job) if file.first_us is not None]
     return min(firsts) if firsts else None
 
 
-def _last_us(house: Lakehouse, job: Job) -> int | None:
-    lasts = [file.last_us for file in _files(house, job) if file.last_us is not None]
+def _last_us(lakehouse: Lakehouse, job: Job) -> int | None:
+    lasts = [file.last_us for file in _files(lakehouse, job) if file.last_us is not None]
     return max(lasts) if lasts else None
 
 
-def _files(house: Lakehouse, job: Job) -> list[Any]:
-    logs = [house.open(arrivals_table(part.name)) for part in job.inputs]
+def _files(lakehouse: Lakehouse, job: Job) -> list[Any]:
+    logs = [lakehouse.open(arrivals_table(part.name)) for part in job.inputs]
     return [file for log in logs if log is not None for file in log_files(log)]
 
 

@@ -9,13 +9,13 @@ from pipelines.core.errors import UsageError
 from pipelines.core.model import EVERYTHING, Job, OutputRange
 from pipelines.core.time import format_instant
 from pipelines.lakehouse.layout import WINDOWS, arrivals_table, windows_table
-from pipelines.lakehouse.planning import make_plan
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import SUCCEEDED, runs_of
-from pipelines.lakehouse.write import fingerprint
 from pipelines.quality.checks import CheckResult
 from pipelines.quality.conservation import Share, shares
-from pipelines.replay import recompute
+from pipelines.replay.builder import make_plan
+from pipelines.replay.fingerprint import fingerprint
+from pipelines.replay.run import recompute
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,20 +38,20 @@ def check_reproducible(spark: SparkSession, lakehouse: Lakehouse, job: Job, outp
     return _result(problems, len(chosen))
 
 
-def _problems(spark: SparkSession, house: Lakehouse, job: Job, share: Share, run: Mapping[str, Any]) -> list[str]:
+def _problems(spark: SparkSession, lakehouse: Lakehouse, job: Job, share: Share, run: Mapping[str, Any]) -> list[str]:
     told = f"run {share.run_id} of {_told(share.wrote)}"
     if run["job_fingerprint"] != job.fingerprint:
         return [f"{told} cannot be run again: the job file has changed since; replay the range"]
     versions = {part.name: share.read[arrivals_table(part.name)] for part in job.inputs}
     gave, problems = run["output_fingerprint"], []
     try:
-        again = recompute(make_plan(job, share.wrote, house, as_of=versions), job, house, spark=spark)
+        again = recompute(make_plan(job, share.wrote, lakehouse, as_of=versions), job, lakehouse, spark=spark)
     except UsageError as error:
         return [f"{told} cannot be run again: {error}"]
     if again != gave:
         problems.append(f"{told} gave {gave}, and now gives {again} from the same arrivals")
     if share.whole:
-        rows = spark.read.format("delta").load(house.uri(windows_table(job)))
+        rows = spark.read.format("delta").load(lakehouse.uri(windows_table(job)))
         condition = WINDOWS.condition(share.wrote)
         rows = rows if condition is None else rows.filter(condition)
         held = fingerprint(rows.drop(WINDOWS.day)).fingerprint

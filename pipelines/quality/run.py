@@ -17,7 +17,7 @@ STEPS = 4
 
 
 def run_checks(
-    job: Job, house: Lakehouse, output: OutputRange, progress: Callable[[str], None] | None = None
+    job: Job, lakehouse: Lakehouse, output: OutputRange, progress: Callable[[str], None] | None = None
 ) -> tuple[list[CheckResult], list[str]]:
     """Every check of ``job`` over ``output``, and in sentences which were not run and why. Starts Spark.
 
@@ -34,38 +34,38 @@ def run_checks(
     skipped: list[str] = []
     tell("checking the logs")
     for part in job.inputs:
-        if house.open(arrivals_table(part.name)) is None:
+        if lakehouse.open(arrivals_table(part.name)) is None:
             skipped.append(f"The log of {part.name} is not written, so it was not checked.")
             continue
-        found += _of_log(job, house, part.name, output)
+        found += _of_log(job, lakehouse, part.name, output)
     tell("checking the windows")
-    if house.open(f"windows/{job.name}") is None:
+    if lakehouse.open(f"windows/{job.name}") is None:
         skipped.append("No replay has written windows, so neither they nor the events' fates were checked.")
         return found, skipped
     from pipelines.quality.conservation import conservation
 
     if len(skipped) == 0:
-        found.append(_conserved(conservation(spark, house, job, output)))
-    found.append(check_windows(spark, house, job, output))
+        found.append(_conserved(conservation(spark, lakehouse, job, output)))
+    found.append(check_windows(spark, lakehouse, job, output))
     tell("checking the results")
-    found += _suites(job, house, output, skipped)
+    found += _suites(job, lakehouse, output, skipped)
     return found, skipped
 
 
-def _of_log(job: Job, house: Lakehouse, name: str, output: OutputRange) -> list[CheckResult]:
+def _of_log(job: Job, lakehouse: Lakehouse, name: str, output: OutputRange) -> list[CheckResult]:
     from dataclasses import replace
 
     from pipelines.quality.arrivals import arrival_order
     from pipelines.quality.contracts import check_arrivals
     from pipelines.runtime.session import session
 
-    order = _ordered(name, arrival_order(session(), house, name, output))
-    contract = check_arrivals(session(), house, job.input(name), output)
+    order = _ordered(name, arrival_order(session(), lakehouse, name, output))
+    contract = check_arrivals(session(), lakehouse, job.input(name), output)
     suffix = f": {name}" if len(job.inputs) > 1 else ""
     return [replace(result, name=f"{result.name}{suffix}") for result in (order, contract)]
 
 
-def _suites(job: Job, house: Lakehouse, output: OutputRange, skipped: list[str]) -> list[CheckResult]:
+def _suites(job: Job, lakehouse: Lakehouse, output: OutputRange, skipped: list[str]) -> list[CheckResult]:
     from pipelines.quality.expectations import check_matches_stream, check_window_results
 
     found = []
@@ -74,7 +74,7 @@ def _suites(job: Job, house: Lakehouse, output: OutputRange, skipped: list[str])
         (check_matches_stream, "Nothing was reconciled, so whether the results match the live run's was not checked."),
     ):
         try:
-            result = check(house, job, output)
+            result = check(lakehouse, job, output)
         except TailraceError as error:
             skipped.append(f"{str(error)[:1].upper()}{str(error)[1:]}.")
             continue

@@ -30,13 +30,13 @@ class StreamDay:
     identity: str
 
 
-def stream_days(house: Lakehouse, job: Job) -> list[StreamDay]:
+def stream_days(lakehouse: Lakehouse, job: Job) -> list[StreamDay]:
     """The days of the job's live table, oldest first; nothing where it was never written.
 
     A table that is not partitioned by ``output_date`` is read, the time column only, and all of its days change
     together.
     """
-    table = house.open(job.stream_windows)
+    table = lakehouse.open(job.stream_windows)
     if table is None:
         return []
     files = pa.table(table.get_add_actions(flatten=True))
@@ -46,10 +46,10 @@ def stream_days(house: Lakehouse, job: Job) -> list[StreamDay]:
     return _by_rows(table, theirs.get(WINDOWS.time, WINDOWS.time))
 
 
-def is_streamed(house: Lakehouse, job: Job) -> bool:
+def is_streamed(lakehouse: Lakehouse, job: Job) -> bool:
     """Whether there is a live run's table to look at; of a name in a catalog that is taken on trust."""
     try:
-        return house.open(job.stream_windows) is not None
+        return lakehouse.open(job.stream_windows) is not None
     except UsageError:
         return True
 

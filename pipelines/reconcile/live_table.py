@@ -16,7 +16,7 @@ from pipelines.core.errors import UsageError, did_you_mean
 from pipelines.core.model import AnyOf, Grid, Job, OutputRange, Sliding, Snapshot
 from pipelines.lakehouse.layout import WINDOWS
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.reconcile.keys import key_names
+from pipelines.recompute.keys import key_names
 
 _CATALOG_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){1,2}")
 EMITTED_AT = "emitted_at"
@@ -37,7 +37,7 @@ class LiveTable:
 
 
 def live_table(
-    spark: SparkSession, house: Lakehouse, job: Job, output: OutputRange, ours: T.StructType, against: str | None
+    spark: SparkSession, lakehouse: Lakehouse, job: Job, output: OutputRange, ours: T.StructType, against: str | None
 ) -> LiveTable:
     """The live table ``against`` (default: the job's) cut to ``output``; ``ours`` are the columns of ``windows/<job>``.
 
@@ -45,7 +45,7 @@ def live_table(
     :class:`UsageError` if there is no such table, or it lacks a column that is needed.
     """
     name = against or job.stream_windows
-    frame, version, by_day = _open(spark, house, name, output)
+    frame, version, by_day = _open(spark, lakehouse, name, output)
     there = {field.name.lower(): field for field in frame.schema}
     mapping = {ours_name: theirs for theirs, ours_name in job.stream_columns}
     for theirs in mapping.values():
@@ -81,7 +81,9 @@ def live_table(
     return LiveTable(name, version, rows, lacking)
 
 
-def _open(spark: SparkSession, house: Lakehouse, name: str, output: OutputRange) -> tuple[DataFrame, int | None, bool]:
+def _open(
+    spark: SparkSession, lakehouse: Lakehouse, name: str, output: OutputRange
+) -> tuple[DataFrame, int | None, bool]:
     """The table, its version, and whether it is laid out as the lakehouse's own and cut to the range already."""
     if _CATALOG_NAME.fullmatch(name):
         try:
@@ -93,14 +95,14 @@ def _open(spark: SparkSession, house: Lakehouse, name: str, output: OutputRange)
             ) from None
         return frame, None, False
     place = str(Path(name).absolute()) if name.startswith((".", "~")) else name
-    table = house.open(place)
+    table = lakehouse.open(place)
     if table is None:
         raise UsageError(
-            f"there is no table {name} with the live run's results in {house.root}",
+            f"there is no table {name} with the live run's results in {lakehouse.root}",
             hint="run 'tailrace stream JOB', or name the table with --against or 'stream.windows' of the job file",
         )
     version = table.version()
-    frame = spark.read.format("delta").option("versionAsOf", version).load(house.uri(place))
+    frame = spark.read.format("delta").option("versionAsOf", version).load(lakehouse.uri(place))
     condition = WINDOWS.condition(output)
     kinds = {field.name: field.dataType for field in frame.schema}
     ours = isinstance(kinds.get("window_end"), T.TimestampType) and isinstance(kinds.get("output_date"), T.DateType)

@@ -16,17 +16,17 @@ from pipelines.core.model import Job, OutputRange
 from pipelines.core.time import to_datetime
 from pipelines.lakehouse import runs
 from pipelines.lakehouse.layout import WINDOWS, windows_table
-from pipelines.lakehouse.planning import make_plan
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import plain
-from pipelines.lakehouse.write import check_columns, replace_range, with_day
+from pipelines.recompute.keys import key_names
+from pipelines.recompute.windows import Logs, Remembering
+from pipelines.reconcile.causes.scope import Progress, Scope, kept
+from pipelines.reconcile.causes.search import explained
 from pipelines.reconcile.compare import EQUAL, STATUSES, Shape, compare
-from pipelines.reconcile.explain import explained
-from pipelines.reconcile.keys import key_names
 from pipelines.reconcile.live_table import live_table
-from pipelines.reconcile.recompute import Logs, Remembering
 from pipelines.reconcile.result import Reconciliation
-from pipelines.reconcile.scope import Progress, Scope, kept
+from pipelines.replay.builder import make_plan
+from pipelines.replay.write import check_columns, replace_range, with_day
 
 KIND = "reconcile"
 STEPS = 5
@@ -52,21 +52,21 @@ def reconcile(
     ``against`` names another table than the job file does. Raises :class:`UsageError` if either side was never
     written, or the live table lacks a column that is needed.
     """
-    house = Lakehouse.at(lakehouse)
-    house.require_writable()
+    lakehouse = Lakehouse.at(lakehouse)
+    lakehouse.require_writable()
     tell = progress or (lambda _: None)
     tell("starting Spark")
     from pipelines.runtime.session import session
 
     with ExitStack() as held:
-        return _Work(job, output, house, against, spark or session(), tell, held).go()
+        return _Work(job, output, lakehouse, against, spark or session(), tell, held).go()
 
 
 @dataclass
 class _Work:
     job: Job
     output: OutputRange
-    house: Lakehouse
+    lakehouse: Lakehouse
     against: str | None
     spark: SparkSession
     tell: Progress
@@ -76,8 +76,8 @@ class _Work:
     def go(self) -> Reconciliation:
         started = datetime.now(UTC)
         self.tell("comparing")
-        replay, version = _replayed(self.spark, self.house, self.job, self.output, self.notes)
-        self.live = live_table(self.spark, self.house, self.job, self.output, replay.schema, self.against)
+        replay, version = _replayed(self.spark, self.lakehouse, self.job, self.output, self.notes)
+        self.live = live_table(self.spark, self.lakehouse, self.job, self.output, replay.schema, self.against)
         names = [one.name for one in self.job.query.aggregates if one.name not in self.live.lacking]
         self.shape = Shape(tuple(key_names(self.job)), tuple(names))
         if self.live.lacking:
@@ -91,8 +91,8 @@ class _Work:
         table = self._table(self._with_causes(compared, equal) if counts else _no_causes(compared))
         self.tell("writing")
         metadata = {"tailrace": KIND, "run_id": uuid.uuid4().hex}
-        check_columns(self.house, reconciliations_table(self.job), table, self.output)
-        written = replace_range(table, self.house, reconciliations_table(self.job), WINDOWS, self.output, metadata)
+        check_columns(self.lakehouse, reconciliations_table(self.job), table, self.output)
+        written = replace_range(table, self.lakehouse, reconciliations_table(self.job), WINDOWS, self.output, metadata)
         result = Reconciliation(
             job=self.job.name,
             against=self.live.name,
@@ -111,10 +111,10 @@ class _Work:
 
     def _with_causes(self, compared: DataFrame, equal: int) -> DataFrame:
         self.tell("looking for causes")
-        logs = Logs(self.house, make_plan(self.job, self.output, self.house).versions)
+        logs = Logs(self.lakehouse, make_plan(self.job, self.output, self.lakehouse).versions)
         scope = Scope(
             spark=self.spark,
-            house=self.house,
+            lakehouse=self.lakehouse,
             job=self.job,
             output=self.output,
             live=self.live,
@@ -130,7 +130,7 @@ class _Work:
         """The fingerprint under which the last live run was recorded, if it is not the job's."""
         if self.against is not None:
             return set()
-        live = [run for run in runs.runs_of(self.house, self.job.name) if run["kind"] == "stream"]
+        live = [run for run in runs.runs_of(self.lakehouse, self.job.name) if run["kind"] == "stream"]
         return {run["job_fingerprint"] for run in live[-1:] if run["job_fingerprint"]} - {self.job.fingerprint}
 
     def _table(self, rows: DataFrame) -> DataFrame:
@@ -148,7 +148,7 @@ class _Work:
         """One row in the ledger, so that a reader knows which range was compared with what."""
         ends = {"output_from": self.output.from_us, "output_to": self.output.to_us}
         runs.record(
-            self.house,
+            self.lakehouse,
             {
                 "run_id": run_id,
                 "job": self.job.name,
@@ -168,17 +168,17 @@ class _Work:
 
 
 def _replayed(
-    spark: SparkSession, house: Lakehouse, job: Job, output: OutputRange, notes: list[str]
+    spark: SparkSession, lakehouse: Lakehouse, job: Job, output: OutputRange, notes: list[str]
 ) -> tuple[DataFrame, int]:
     """The replay's rows of the range and their table's version; ``notes`` are told if another job wrote them."""
     name = windows_table(job)
-    table = house.open(name)
+    table = lakehouse.open(name)
     if table is None:
         raise UsageError(
-            f"there is no replay to compare: {name} was never written in {house.root}",
+            f"there is no replay to compare: {name} was never written in {lakehouse.root}",
             hint="run 'tailrace replay JOB' over the range first",
         )
-    frame = spark.read.format("delta").option("versionAsOf", table.version()).load(house.uri(name))
+    frame = spark.read.format("delta").option("versionAsOf", table.version()).load(lakehouse.uri(name))
     condition = WINDOWS.condition(output)
     if condition is not None:
         frame = frame.filter(condition)
@@ -189,7 +189,7 @@ def _replayed(
             f"the table {name} has no column '{lacking[0]}': the job file changed since the replay",
             hint="replay again, without --from and --to",
         )
-    last = runs.last_succeeded(house, job.name)
+    last = runs.last_succeeded(lakehouse, job.name)
     if last is not None and last["job_fingerprint"] != job.fingerprint:
         notes.append("the job file changed since the last replay: replay again to compare what it says now")
     return frame.select(*wanted), table.version()

@@ -67,7 +67,7 @@ class Comparison:
         return Counter(pair.status for pair in self.pairs)
 
 
-def compare(house: Lakehouse, job: Job, output: OutputRange) -> Comparison:
+def compare(lakehouse: Lakehouse, job: Job, output: OutputRange) -> Comparison:
     """The windows of ``job`` that end in ``output``; without a live run every pair has the status ``alone``.
 
     Raises :class:`UsageError` beyond :data:`MAX_ROWS`.
@@ -77,9 +77,9 @@ def compare(house: Lakehouse, job: Job, output: OutputRange) -> Comparison:
     """
     keys = ("window_start", "window_end", "window_id", *map(output_name, job.query.group_by))
     aggregates = tuple(one.name for one in job.query.aggregates)
-    ours = _rows(house, job, "windows", output)
-    theirs = _live_rows(house, job, output, keys)
-    known = _rows(house, job, "reconciliations", output)
+    ours = _rows(lakehouse, job, "windows", output)
+    theirs = _live_rows(lakehouse, job, output, keys)
+    known = _rows(lakehouse, job, "reconciliations", output)
     causes = {_key(row, keys): row for row in known or ()}
     pairs = {
         key: _pair(sides, keys, aggregates, theirs is not None) for key, sides in _sides(ours, theirs, keys).items()
@@ -97,8 +97,8 @@ def compare(house: Lakehouse, job: Job, output: OutputRange) -> Comparison:
     return Comparison(tuple(ordered), aggregates, ours is not None, has_stream, known is not None, stale)
 
 
-def _rows(house: Lakehouse, job: Job, table: str, output: OutputRange) -> list[Row] | None:
-    rows = rows_of(job, table, house, output)
+def _rows(lakehouse: Lakehouse, job: Job, table: str, output: OutputRange) -> list[Row] | None:
+    rows = rows_of(job, table, lakehouse, output)
     return None if rows is None else _plain(rows, table)
 
 
@@ -111,10 +111,10 @@ def _plain(rows: pa.Table, table: str) -> list[Row]:
     return plain_rows(rows)
 
 
-def _live_rows(house: Lakehouse, job: Job, output: OutputRange, keys: Sequence[str]) -> list[Row] | None:
+def _live_rows(lakehouse: Lakehouse, job: Job, output: OutputRange, keys: Sequence[str]) -> list[Row] | None:
     """The live run's rows under our names; None where there are none to be read."""
     try:
-        rows = rows_of(job, "stream_windows", house, output)
+        rows = rows_of(job, "stream_windows", lakehouse, output)
     except UsageError:  # the name of a catalog's table, which Spark alone can open
         return None
     if rows is None:

@@ -10,14 +10,14 @@ from typing import Any
 
 from pipelines.core.errors import TailraceError
 from pipelines.core.model import REASONS, AtlasOrdering, Input, Job, OutputRange, StreamAnalyticsOrdering
-from pipelines.core.plan import Plan
 from pipelines.core.time import from_datetime
 from pipelines.lakehouse.layout import windows_table
-from pipelines.lakehouse.planning import make_plan
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import SUCCEEDED, runs_of
+from pipelines.plan.definition import Plan
 from pipelines.quality.checks import CheckResult
 from pipelines.quality.conservation import shares
+from pipelines.replay.builder import make_plan
 from pipelines.report.axes import Bands, Bins, all_bands, bins_over, compact
 from pipelines.report.compare import Comparison, compare
 from pipelines.report.events import Events, Extent, events_of
@@ -105,7 +105,7 @@ class Facts:
 
 def gather(
     job: Job,
-    house: Lakehouse,
+    lakehouse: Lakehouse,
     output: OutputRange,
     checks: Sequence[CheckResult] = (),
     unchecked: Sequence[str] = (),
@@ -114,13 +114,13 @@ def gather(
 
     ``checks`` were run by the caller; ``unchecked`` says why others were not.
     """
-    sources = {part.name: (part, found) for part in job.inputs if (found := events_of(house, part, output))}
+    sources = {part.name: (part, found) for part in job.inputs if (found := events_of(lakehouse, part, output))}
     extents = {name: extent for name, (_, found) in sources.items() if (extent := found.extent()) is not None}
     bins = _bins(extents.values())
-    runs = [run for run in runs_of(house, job.name) if windows_table(job) in dict(run["versions_written"] or {})]
+    runs = [run for run in runs_of(lakehouse, job.name) if windows_table(job) in dict(run["versions_written"] or {})]
     owned, gaps = shares(runs, output)
     decided = [part for share in owned for part in share.owns]
-    fates = None if bins is None else fates_of(house, job, output, bins)
+    fates = None if bins is None else fates_of(lakehouse, job, output, bins)
     inputs, known = [], Counter[int]()
     for name, (part, found) in sources.items():
         if name in extents and bins is not None:
@@ -128,11 +128,11 @@ def gather(
             inputs.append(one)
             known.update(of_bins)
     by_verdict = _all_verdicts(fates, known)
-    plan, trouble = _plan(job, output, house)
+    plan, trouble = _plan(job, output, lakehouse)
     by_id = {run["run_id"]: run for run in runs if run["status"] == SUCCEEDED}
     return Facts(
         job=job,
-        lakehouse=house.root,
+        lakehouse=lakehouse.root,
         output=output,
         generated_us=from_datetime(datetime.now(UTC)),
         bins=bins,
@@ -141,7 +141,7 @@ def gather(
         by_reason={} if fates is None else {name: fates.by_reason[name] for name in REASONS if name in fates.by_reason},
         undecided=sum(one.events for one in inputs) - known.total(),
         gaps=tuple(gaps) if owned else (output,),
-        windows=compare(house, job, output),
+        windows=compare(lakehouse, job, output),
         checks=tuple(checks),
         unchecked=tuple(unchecked),
         plan=plan,
@@ -212,8 +212,8 @@ def _all_verdicts(fates: Fates | None, known: Counter[int]) -> dict[str, Counter
     return {"accepted": Counter({bin_: count for bin_, count in accepted.items() if count}), **found}
 
 
-def _plan(job: Job, output: OutputRange, house: Lakehouse) -> tuple[Plan | None, tuple[str, ...]]:
+def _plan(job: Job, output: OutputRange, lakehouse: Lakehouse) -> tuple[Plan | None, tuple[str, ...]]:
     try:
-        return make_plan(job, output, house), ()
+        return make_plan(job, output, lakehouse), ()
     except TailraceError as error:
         return None, (f"There is no plan for this range: {error}.",)

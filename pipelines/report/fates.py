@@ -41,9 +41,9 @@ class Fates:
     watermarks: dict[str, dict[int, Watermark]] = field(default_factory=dict)
 
 
-def fates_of(house: Lakehouse, job: Job, output: OutputRange, bins: Bins) -> Fates | None:
+def fates_of(lakehouse: Lakehouse, job: Job, output: OutputRange, bins: Bins) -> Fates | None:
     """The fates of events that arrived in ``output``, or None where no replay has written the table."""
-    table = house.open(verdicts_table(job))
+    table = lakehouse.open(verdicts_table(job))
     if table is None:
         return None
     rows = table.to_pyarrow_dataset().to_table(columns=list(_COLUMNS), filter=within(ARRIVALS, output))

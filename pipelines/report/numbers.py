@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from pipelines import __version__
-from pipelines.core.plan import instant_or_none
 from pipelines.core.time import format_duration, format_instant
 from pipelines.lakehouse.show import plain
+from pipelines.plan.definition import instant_or_none
 from pipelines.report.compare import STATUSES, Pair
 from pipelines.report.facts import Facts, InputFacts
 from pipelines.report.story import first_divergence, reproduce_command, verdict

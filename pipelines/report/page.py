@@ -11,7 +11,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from pipelines.core.time import format_duration, format_instant
-from pipelines.job.words import policy_in_words, read_range_in_words
+from pipelines.job.describe import describe_policy, describe_read_range
 from pipelines.report import charts, windows_view
 from pipelines.report.facts import Facts, InputFacts
 from pipelines.report.heat import heat_view
@@ -73,7 +73,7 @@ def render(facts: Facts) -> str:
         heat=[heat_view(facts, one) for one in facts.inputs],
         fates=_fates(facts),
         completeness=[_completeness(one) for one in facts.inputs if one.events > one.without_time],
-        policy=[*policy_in_words(facts.job), *read_range_in_words(facts.job)],
+        policy=[*describe_policy(facts.job), *describe_read_range(facts.job)],
         runs=[(run, reproduce_command(facts, run)) for run in facts.runs],
         gaps=[span(gap) for gap in facts.gaps],
         numbers=numbers(facts),

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from pipelines.core.model import OutputRange
-from pipelines.core.readrange import ReadRange
 from pipelines.core.time import format_duration, format_instant
+from pipelines.plan.read_range import ReadRange
 from pipelines.report.compare import Pair
 from pipelines.report.facts import Facts
 

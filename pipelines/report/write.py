@@ -43,7 +43,7 @@ class Written:
 
 def write_report(
     job: Job,
-    house: Lakehouse,
+    lakehouse: Lakehouse,
     output: OutputRange,
     *,
     out: Path | None = None,
@@ -62,14 +62,16 @@ def write_report(
     from pipelines.report.story import verdict
 
     tell = progress or (lambda _: None)
-    results, unchecked = run_checks(job, house, output, tell) if checks else ([], ["The checks were left out."])
+    results, unchecked = run_checks(job, lakehouse, output, tell) if checks else ([], ["The checks were left out."])
     tell("gathering the facts")
-    facts = gather(job, house, output, results, unchecked)
+    facts = gather(job, lakehouse, output, results, unchecked)
     tell("drawing the page")
     page = render(facts)
     name, kept = report_document(job.name, output), None
     if out is None:
-        kept = write_document(house, f"{name.removesuffix('.html')}/{datetime.now(UTC):%Y-%m-%dT%H%M%S.%f}.html", page)
-    place = write_document(house, name, page) if out is None else str(write_file(out, page))
+        kept = write_document(
+            lakehouse, f"{name.removesuffix('.html')}/{datetime.now(UTC):%Y-%m-%dT%H%M%S.%f}.html", page
+        )
+    place = write_document(lakehouse, name, page) if out is None else str(write_file(out, page))
     told = verdict(facts)
     return Written(place, kept, told.state, told.sentence, facts.checks, facts.unchecked)

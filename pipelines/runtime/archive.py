@@ -50,7 +50,7 @@ def make() -> Path:
     with tempfile.TemporaryDirectory(prefix="tailrace-classes-", dir=target.parent) as scratch:
         made, options = Path(scratch) / target.name, Path(scratch) / "options"
         options.write_text(f'{class_path}\n"-XX:ArchiveClassesAtExit={made}"\n{_QUIET}\n')
-        command = [sys.executable, "-m", "pipelines.runtime.rehearsal", scratch, f'"@{options}"']
+        command = [sys.executable, "-m", "pipelines.demo.warm_up", scratch, f'"@{options}"']
         own = {name: text for name, text in os.environ.items() if name != "TAILRACE_SPARK_MASTER"}
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False, env=own)
         if not made.is_file():

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from pipelines.core.carry import Clock, Setting, Summary, SummaryRow, setting_of, timeline_text
-from pipelines.core.events import place_of
 from pipelines.core.model import Arrival, Job
 from pipelines.core.time import DAY
+from pipelines.plan.initial_state import Clock, Summary, SummaryKey, SummaryRow, summary_key_of, timeline_text
+from pipelines.reference.events import place_of
 
 
 class ListedHistory:
-    """Answers :class:`pipelines.core.carried.History` from arrivals in a list."""
+    """Answers :class:`pipelines.plan.bounded_reads.History` from arrivals in a list."""
 
     def __init__(self, job: Job, arrivals: Sequence[Arrival], bucket_us: int = DAY) -> None:
         self._job = job
@@ -36,14 +36,14 @@ class ListedHistory:
         return min(found, default=None)
 
     def pause(self, input_names: Sequence[str], longer_than_us: int, before_us: int) -> int | None:
-        """See :class:`pipelines.core.readrange.History`."""
+        """See :class:`pipelines.plan.read_range.History`."""
         times = sorted(event.arrival_time_us for event in self._events if event.input in input_names)
         ends = [after for before, after in pairwise(times) if after - before > longer_than_us and before < before_us]
         return max(ends, default=None)
 
     def summary(self, input_name: str) -> Summary | None:
-        """See :class:`pipelines.core.carried.History`."""
-        setting = setting_of(self._job, input_name)
+        """See :class:`pipelines.plan.bounded_reads.History`."""
+        setting = summary_key_of(self._job, input_name)
         if setting is None:
             return None
         rows, clocks, counting = [], {}, _Counting(setting)
@@ -55,7 +55,7 @@ class ListedHistory:
         return Summary(self._bucket_us, tuple(rows), clocks if setting.clock else {})
 
 
-def _row(setting: Setting, bucket: int, one: Arrival) -> SummaryRow:
+def _row(setting: SummaryKey, bucket: int, one: Arrival) -> SummaryRow:
     """What a single arrival adds to a summary."""
     time: object = one.arrival_time_us if setting.time is None else one.payload[setting.time]
     end = None if setting.end is None else one.payload[setting.end]
@@ -85,7 +85,7 @@ def _row(setting: Setting, bucket: int, one: Arrival) -> SummaryRow:
 class _Counting:
     """The clock of a stream_insight input, arrival by arrival."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: SummaryKey) -> None:
         self._setting = setting
         self._now = Clock()
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from pipelines.core.errors import TailraceError, did_you_mean
 from pipelines.core.model import Job, output_name
-from pipelines.core.readrange import read_range
 from pipelines.core.time import format_instant, parse_instant
+from pipelines.plan.read_range import read_range
 from pipelines.transcripts.read import Case
 
 Row = Mapping[str, Any]

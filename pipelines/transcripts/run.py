@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pipelines.core import reference
-from pipelines.core.carried import reads_of
-from pipelines.core.carry import Carries
 from pipelines.core.errors import TailraceError
-from pipelines.core.methods import SORTED, Method
 from pipelines.core.model import Arrival, Fate, Input, Job, OutputRange, WindowRow
 from pipelines.core.time import to_datetime
 from pipelines.job.expressions import instant_sql
+from pipelines.plan.bounded_reads import bounded_reads
+from pipelines.plan.initial_state import InitialStates
+from pipelines.plan.watermark_strategy import SORT, WatermarkStrategy
+from pipelines.reference import engine
 from pipelines.transcripts.history import ListedHistory
 from pipelines.transcripts.judge import Outcome, Row, judge
 from pipelines.transcripts.read import Case
@@ -22,8 +22,8 @@ from pipelines.transcripts.read import Case
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from pipelines.batch.engine import Pieces
-    from pipelines.core.readings import Evaluate
+    from pipelines.batch.engine import LogSlices
+    from pipelines.core.expressions import Evaluate
 
 ENGINES = ("reference", "spark", "stream")
 """One event at a time, the batch program, the live run."""
@@ -91,18 +91,18 @@ def run_case(case: Case, engine: str, *, session: SparkSession | None = None, de
 
 def run_reference(case: Case) -> Outcome:
     """What the reference engine gives for ``case``; it reads the whole log and cuts its results to the range."""
-    from pipelines.batch.row_expressions import SparkExpressions
+    from pipelines.batch.spark.expressions import SparkExpressions
 
     assert case.job is not None
     evaluate: Evaluate = SparkExpressions()
     try:
-        outcome = reference.run(case.job, case.arrivals, case.output, evaluate=evaluate, instant_sql=instant_sql)
+        outcome = engine.run(case.job, case.arrivals, case.output, evaluate=evaluate, instant_sql=instant_sql)
     except TailraceError as error:
         return Outcome(error=error)
     return reference_outcome(outcome)
 
 
-def reference_outcome(outcome: reference.Outcome) -> Outcome:
+def reference_outcome(outcome: engine.Outcome) -> Outcome:
     """What the reference engine gave, in the one form for all engines."""
     return Outcome(tuple(map(_fate, outcome.fates)), tuple(map(_window, outcome.windows)))
 
@@ -139,10 +139,10 @@ def run_spark(case: Case, session: SparkSession | None = None) -> Outcome:
     """What the batch engine gives for ``case`` from no more than the arrivals inside the plan's read range."""
     assert case.job is not None
     spark = session or _session()
-    reads = reads_of(case.job, case.output, ListedHistory(case.job, case.arrivals))
+    reads = bounded_reads(case.job, case.output, ListedHistory(case.job, case.arrivals))
     log = [arrival for arrival in case.arrivals if arrival.arrival_time_us in reads.range]
     try:
-        return run_batch(case.job, arrival_frames(spark, case.job, log), case.output, reads.carry)
+        return run_batch(case.job, arrival_frames(spark, case.job, log), case.output, reads.initial_state)
     except TailraceError as error:
         return Outcome(error=error)
 
@@ -151,15 +151,15 @@ def run_batch(
     job: Job,
     arrivals: Mapping[str, DataFrame],
     output: OutputRange,
-    carry: Carries | None = None,
-    method: Method = SORTED,
-    pieces: Pieces | None = None,
+    initial_state: InitialStates | None = None,
+    method: WatermarkStrategy = SORT,
+    slices: LogSlices | None = None,
 ) -> Outcome:
     """What the batch engine gives for ``arrivals``, collected; errors pass through."""
     from pipelines.batch import engine
-    from pipelines.batch.local_rows import local_rows
+    from pipelines.batch.spark.local_rows import local_rows
 
-    result = engine.run(job, arrivals, output, carry, method, pieces=pieces)
+    result = engine.run(job, arrivals, output, initial_state, method, slices=slices)
     verdicts = [_spark_fate(row) for row in local_rows(result.verdicts)]
     windows = [{key: row[key] for key in row if key != "output_date"} for row in local_rows(result.windows)]
     return Outcome(tuple(verdicts), tuple(windows))
@@ -201,7 +201,7 @@ def arrival_frames(spark: SparkSession, job: Job, arrivals: Sequence[Arrival]) -
 
 def arrival_frame(spark: SparkSession, part: Input, arrivals: Sequence[Arrival]) -> DataFrame:
     """The arrivals of one input; ``arrival_date`` is the UTC date of ``arrival_time``."""
-    from pipelines.batch.local_rows import local_frame
+    from pipelines.batch.spark.local_rows import local_frame
 
     columns = [*_LOG_COLUMNS, *((column.name, column.type) for column in part.columns), ("arrival_date", "date")]
     rows = [

@@ -13,11 +13,11 @@ from deltalake import write_deltalake
 
 from pipelines.core.errors import DataRefused, TailraceError
 from pipelines.core.model import Job
-from pipelines.live.intake import Message
-from pipelines.live.local import messages
-from pipelines.live.output import Output
-from pipelines.live.program import Program, refuse
-from pipelines.live.rows import Decision, Result, decisions_of
+from pipelines.live.local_log import messages
+from pipelines.live.state.intake import Message
+from pipelines.live.state.output import Output
+from pipelines.live.state.program import Program, refuse
+from pipelines.live.state.rows import Decision, Result, decisions_of
 from pipelines.transcripts.judge import Outcome, Row
 from pipelines.transcripts.read import Case
 
@@ -41,7 +41,7 @@ _TABLE = pa.schema(
 def run_stream(cases: Sequence[Case], session: SparkSession | None = None) -> list[Outcome]:
     """What the live engine gives for each of ``cases``, in one query; it runs over each log whole, and the result is
     cut to the case's range."""
-    from pipelines.batch.row_expressions import SparkExpressions
+    from pipelines.batch.spark.expressions import SparkExpressions
     from pipelines.runtime.session import session as the_session
 
     outcomes: dict[int, Outcome] = {}
@@ -71,8 +71,8 @@ def run_messages(
 ) -> dict[str, Output]:
     """Run the live operator over each job's commits of messages; the last commit (an announcement) comes before the
     one before it, so that rows are met announced and not. What was provisional at the end counts as given."""
-    from pipelines.live.query import live_session, operated, outputs_of
-    from pipelines.live.source import log_stream
+    from pipelines.live.spark.query import live_session, operated, outputs_of
+    from pipelines.live.spark.source import log_stream
 
     total = {key: Output() for key in jobs}
 

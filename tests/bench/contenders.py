@@ -25,17 +25,17 @@ from bench.meters import ProcessMeter
 from bench.on_one_machine import Engine
 from bench.questions import Question
 from pipelines.batch import engine
-from pipelines.core.methods import Method
 from pipelines.core.model import EVERYTHING, Job, OutputRange
 from pipelines.core.time import to_datetime
-from pipelines.lakehouse.facts import KeptFacts
-from pipelines.lakehouse.first_pass import Appended, keep_facts
+from pipelines.lakehouse.cache.facts import KeptFacts
+from pipelines.lakehouse.cache.first_pass import Appended, keep_facts
 from pipelines.lakehouse.layout import arrivals_table
-from pipelines.lakehouse.planning import make_plan
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.lakehouse.write import read_arrivals
 from pipelines.live.run import stream
-from pipelines.replay import pieces_of, replay
+from pipelines.plan.watermark_strategy import WatermarkStrategy
+from pipelines.replay.builder import make_plan
+from pipelines.replay.read import read_arrivals
+from pipelines.replay.run import replay, slices_of
 
 Exceptions = Counter[tuple[str, ...]]
 _EXCEPTIONS = "NOT (verdict = 'accepted' AND size(reasons) = 0)"
@@ -249,9 +249,9 @@ def textbook(site: Site, question: Question) -> Frames:
 @cache
 def _as_ingested(site: Site, question: Question) -> None:
     """The log, with what ingest would have kept of it for the question's job."""
-    log = site.log.house.open(arrivals_table(question.input))
+    log = site.log.lakehouse.open(arrivals_table(question.input))
     assert log is not None, site.log.uri
-    keep_facts(site.log.house, question.job(), question.input, log, Appended(site.log.events, 0, None))
+    keep_facts(site.log.lakehouse, question.job(), question.input, log, Appended(site.log.events, 0, None))
 
 
 @dataclass(frozen=True)
@@ -260,39 +260,41 @@ class _Replayed:
 
     job: Job
     arrivals: dict[str, DataFrame]
-    method: Method
+    method: WatermarkStrategy
     memory: KeptFacts | None
-    pieces: engine.Pieces | None
+    slices: engine.LogSlices | None
 
 
-def _replayed(site: Site, question: Question, method: Method | None, *, kept: bool) -> _Replayed:
-    job, house = question.job(), site.log.house
+def _replayed(site: Site, question: Question, method: WatermarkStrategy | None, *, kept: bool) -> _Replayed:
+    job, lakehouse = question.job(), site.log.lakehouse
     if kept:
         _as_ingested(site, question)
-    plan = make_plan(job, EVERYTHING, house)
+    plan = make_plan(job, EVERYTHING, lakehouse)
     (read,) = plan.reads
-    arrivals = read_arrivals(site.spark, house, read, job.input(question.input), plan.read)
-    memory = KeptFacts(house, plan) if kept else None
+    arrivals = read_arrivals(site.spark, lakehouse, read, job.input(question.input), plan.read)
+    memory = KeptFacts(lakehouse, plan) if kept else None
     method = method or plan.method
-    pieces = None
+    slices = None
     if method.verdicts == "stored":
-        pieces = {question.input: partial(pieces_of, site.spark, house, read, plan.read)}
-    return _Replayed(job, {question.input: arrivals}, method, memory, pieces)
+        slices = {question.input: partial(slices_of, site.spark, lakehouse, read, plan.read)}
+    return _Replayed(job, {question.input: arrivals}, method, memory, slices)
 
 
-def tailrace(site: Site, question: Question, method: Method | None = None, kept: bool = True) -> Frames:
+def tailrace(site: Site, question: Question, method: WatermarkStrategy | None = None, kept: bool = True) -> Frames:
     """Tailrace's windows alone, by the method that the plan chooses unless told another.
 
     ``kept``: with the facts that ingest has kept of the log.
     """
     run = _replayed(site, question, method, kept=kept)
-    return Frames(engine.windows_alone(run.job, run.arrivals, method=run.method, memory=run.memory, pieces=run.pieces))
+    return Frames(engine.windows_alone(run.job, run.arrivals, method=run.method, memory=run.memory, slices=run.slices))
 
 
-def tailrace_with_exceptions(site: Site, question: Question, method: Method | None = None, kept: bool = True) -> Frames:
+def tailrace_with_exceptions(
+    site: Site, question: Question, method: WatermarkStrategy | None = None, kept: bool = True
+) -> Frames:
     """Tailrace's windows, and its verdicts as ``keep_verdicts: exceptions`` keeps them."""
     run = _replayed(site, question, method, kept=kept)
-    result = engine.run(run.job, run.arrivals, method=run.method, memory=run.memory, pieces=run.pieces)
+    result = engine.run(run.job, run.arrivals, method=run.method, memory=run.memory, slices=run.slices)
     return Frames(result.windows, result.verdicts.filter(_EXCEPTIONS), result.shared)
 
 

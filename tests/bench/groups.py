@@ -17,9 +17,9 @@ from bench.disorder import EVENTS_A_DAY, START_US, Disorder
 from bench.logs import Log, beside, departures, generated
 from bench.on_one_machine import Engine
 from bench.questions import DEPARTURES, READINGS, Question
-from pipelines.core.methods import Method, Scan
 from pipelines.core.model import EVERYTHING, OutputRange
 from pipelines.core.time import DAY, SECOND
+from pipelines.plan.watermark_strategy import Scan, WatermarkStrategy
 
 LIVE_ROUNDS = 3
 
@@ -214,7 +214,9 @@ def _methods(stage: Stage, events: int) -> Group:
     site = stage.generated(of_size(events))
     points = []
     for scan in get_args(Scan):
-        method = Method(verdicts="window" if scan == "first_passage" else scan, windows=scan, reason="to be measured")
+        method = WatermarkStrategy(
+            verdicts="window" if scan == "first_passage" else scan, windows=scan, reason="to be measured"
+        )
         alone = partial(contenders.tailrace, method=method)
         there = [
             plain(site, READINGS),

@@ -14,8 +14,8 @@ from deltalake import CommitProperties, write_deltalake
 
 from bench.disorder import Disorder, as_table, chunks
 from bench.questions import DEPARTURES, READINGS
+from pipelines.ingest.batch import SortedRuns, ingest
 from pipelines.lakehouse.compact import file_layout
-from pipelines.lakehouse.ingest import SortedRuns, ingest
 from pipelines.lakehouse.layout import arrivals_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import arrivals_schema
@@ -25,20 +25,20 @@ DEPARTURES_LOG = "departures"
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """An arrival log that lies in the cache, of table ``arrivals/<input>`` in ``house``."""
+    """An arrival log that lies in the cache, of table ``arrivals/<input>`` in ``lakehouse``."""
 
-    house: Lakehouse
+    lakehouse: Lakehouse
     input: str
     events: int
 
     @property
     def uri(self) -> str:
         """Where its table lies."""
-        return self.house.uri(arrivals_table(self.input))
+        return self.lakehouse.uri(arrivals_table(self.input))
 
     def files(self) -> list[str]:
         """The paths of its data files."""
-        table = self.house.open(arrivals_table(self.input))
+        table = self.lakehouse.open(arrivals_table(self.input))
         assert table is not None, self.uri
         return [uri.removeprefix("file://") for uri in table.file_uris()]
 
@@ -72,12 +72,12 @@ def departures(cache: Path) -> Log:
     """The demo's year of departures, ingested as the demo does."""
     from pipelines.demo.departures import write_arrival_log
 
-    house = Lakehouse.at(cache / DEPARTURES_LOG)
+    lakehouse = Lakehouse.at(cache / DEPARTURES_LOG)
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as folder:
-        ingest(DEPARTURES.job(), DEPARTURES.input, [write_arrival_log(Path(folder))], house, batch="bench")
-    table = house.open(arrivals_table(DEPARTURES.input))
-    assert table is not None, house.root
-    return Log(house, DEPARTURES.input, table.to_pyarrow_dataset().count_rows())
+        ingest(DEPARTURES.job(), DEPARTURES.input, [write_arrival_log(Path(folder))], lakehouse, batch="bench")
+    table = lakehouse.open(arrivals_table(DEPARTURES.input))
+    assert table is not None, lakehouse.root
+    return Log(lakehouse, DEPARTURES.input, table.to_pyarrow_dataset().count_rows())
 
 
 @contextmanager
@@ -85,6 +85,6 @@ def beside(log: Log) -> Iterator[Lakehouse]:
     """A lakehouse to write results into, which holds the log and what is kept of it too; these alone stay."""
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as folder:
         for kept in ("arrivals", "facts"):
-            (log.house.folder / kept).mkdir(exist_ok=True)
-            (Path(folder) / kept).symlink_to(log.house.folder / kept)
+            (log.lakehouse.folder / kept).mkdir(exist_ok=True)
+            (Path(folder) / kept).symlink_to(log.lakehouse.folder / kept)
         yield Lakehouse.at(folder)

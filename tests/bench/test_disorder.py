@@ -14,7 +14,7 @@ from bench.disorder import AHEAD, EARLY, FAR, LATE, REGULAR, Chunk, Disorder, as
 from bench.logs import generated
 from bench.questions import READINGS
 from pipelines.core.time import DAY, MINUTE, SECOND
-from pipelines.lakehouse.ingest import ingest
+from pipelines.ingest.batch import ingest
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import arrivals_schema
 
@@ -91,10 +91,10 @@ def test_a_generated_log_is_what_ingest_makes_of_its_rows(tmp_path: Path) -> Non
     (chunk,) = chunks(model)
     rows = as_table(chunk, arrivals_schema(job.input("readings"))).drop_columns(["arrival_date", "batch_id"])
     pq.write_table(rows, tmp_path / "rows.parquet")
-    house = Lakehouse.at(tmp_path / "ingested")
-    assert ingest(job, "readings", [tmp_path / "rows.parquet"], house, batch="bench").quarantined == 0
+    lakehouse = Lakehouse.at(tmp_path / "ingested")
+    assert ingest(job, "readings", [tmp_path / "rows.parquet"], lakehouse, batch="bench").quarantined == 0
 
-    ours, theirs = (place.open("arrivals/readings") for place in (written.house, house))
+    ours, theirs = (place.open("arrivals/readings") for place in (written.lakehouse, lakehouse))
     assert ours is not None
     assert theirs is not None
     assert pa.schema(ours.schema()) == pa.schema(theirs.schema())

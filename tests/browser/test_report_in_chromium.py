@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from report_house import JOB, NASTY, build
+from report_lakehouse import JOB, NASTY, build
 
 from pipelines.core.model import EVERYTHING
 from pipelines.lakehouse.root import Lakehouse
@@ -50,14 +50,14 @@ class Opened:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
+def lakehouse(tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
     return build(tmp_path_factory.mktemp("browser") / "house", live=True, wrong=True)
 
 
 @pytest.fixture(scope="module")
-def file(house: Lakehouse) -> Path:
-    path = house.folder / "report.html"
-    path.write_text(render(gather(JOB, house, EVERYTHING, CHECKS)))
+def file(lakehouse: Lakehouse) -> Path:
+    path = lakehouse.folder / "report.html"
+    path.write_text(render(gather(JOB, lakehouse, EVERYTHING, CHECKS)))
     return path
 
 
@@ -76,9 +76,9 @@ def opened(browser: Browser, file: Path, size: tuple[int, int], scheme: Any = "l
     context.close()
 
 
-def rows(house: Lakehouse, table: str) -> list[dict[str, Any]]:
+def rows(lakehouse: Lakehouse, table: str) -> list[dict[str, Any]]:
     """A table as it lies there."""
-    found = house.open(table)
+    found = lakehouse.open(table)
     assert found is not None
     data: list[dict[str, Any]] = found.to_pyarrow_table().to_pylist()
     return data
@@ -182,13 +182,13 @@ def test_lines_bars_and_the_darkest_cell_stand_out_from_the_paper(browser: Brows
             assert found.page.evaluate(CONTRAST, [front, back]) >= 3, name
 
 
-def test_the_numbers_on_the_page_are_those_of_the_tables(browser: Browser, file: Path, house: Lakehouse) -> None:
-    events = [row for row in rows(house, "arrivals/cars") if row["kind"] == "event"]
-    fates = rows(house, "verdicts/cars")
+def test_the_numbers_on_the_page_are_those_of_the_tables(browser: Browser, file: Path, lakehouse: Lakehouse) -> None:
+    events = [row for row in rows(lakehouse, "arrivals/cars") if row["kind"] == "event"]
+    fates = rows(lakehouse, "verdicts/cars")
     verdicts = Counter(row["verdict"] for row in fates)
     verdicts["accepted"] = len(events) - sum(count for name, count in verdicts.items() if name != "accepted")
     reasons = Counter(reason for row in fates for reason in row["reasons"])
-    windows = rows(house, "windows/cars")
+    windows = rows(lakehouse, "windows/cars")
     with opened(browser, file, DESK) as found:
         told = tiles(found.page)
         assert number(told["events arrived"]) == len(events)
@@ -208,11 +208,11 @@ def test_the_numbers_on_the_page_are_those_of_the_tables(browser: Browser, file:
 
 
 def test_the_differences_on_the_page_are_those_between_the_tables(
-    browser: Browser, file: Path, house: Lakehouse
+    browser: Browser, file: Path, lakehouse: Lakehouse
 ) -> None:
     def keyed(name: str) -> dict[tuple[str, str], list[int]]:
         found: dict[tuple[str, str], list[int]] = {}
-        for row in rows(house, name):
+        for row in rows(lakehouse, name):
             end = row["window_end"].strftime("%Y-%m-%dT%H:%M:%SZ")
             found.setdefault((end, row["booth"]), []).append(row["cars"])
         return found

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from pipelines.core.model import Job
+from pipelines.ingest.batch import ingest
 from pipelines.job.load import parse_job
-from pipelines.lakehouse.ingest import ingest
 
 TOLLS = """\
 tailrace: 1

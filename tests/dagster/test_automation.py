@@ -22,9 +22,9 @@ from small_jobs import DAYS, DOCKS, TOLLS, load, tolls
 
 from assets.definitions import build
 from pipelines.core.errors import UsageError
+from pipelines.ingest.batch import ingest
 from pipelines.job.load import parse_job
 from pipelines.lakehouse import runs
-from pipelines.lakehouse.ingest import ingest
 from pipelines.lakehouse.root import Lakehouse
 
 WINDOWS = dg.AssetKey(["tolls", "windows"])
@@ -36,7 +36,7 @@ class World:
     def __init__(self, folder: Path, jobs: Path, instance: dg.DagsterInstance) -> None:
         self.folder, self.jobs, self.instance = folder, jobs, instance
         self.root = load(folder)
-        self.house = Lakehouse.at(self.root)
+        self.lakehouse = Lakehouse.at(self.root)
         self.defs = build(jobs, self.root)
         self._replays = 0
 
@@ -57,9 +57,9 @@ class World:
             "started_at": datetime.now(UTC),
             "process": f"{socket.gethostname()}/{os.getpid()}",
         }
-        runs.record(self.house, {**entry, "status": runs.RUNNING, **row})
+        runs.record(self.lakehouse, {**entry, "status": runs.RUNNING, **row})
         if status != runs.RUNNING:
-            runs.record(self.house, {**entry, **row})
+            runs.record(self.lakehouse, {**entry, **row})
         return run_id
 
     def arrive(self, arrival: str, *, partition: int = 7, batch: str = "second") -> None:
@@ -364,7 +364,7 @@ def test_the_range_of_a_failed_run_is_replayed_and_the_reason_recorded(world: Wo
 def test_a_run_whose_process_is_gone_is_recognised(world: World) -> None:
     world.replayed("2026-03-02", "2026-03-04", status=runs.RUNNING, process=dead_process())
     assert world.lost() == [("2026-03-02T00:00:00Z", "2026-03-04T00:00:00Z")]
-    assert [run["status"] for run in runs.runs_of(world.house, "tolls")] == ["abandoned"]
+    assert [run["status"] for run in runs.runs_of(world.lakehouse, "tolls")] == ["abandoned"]
 
 
 def test_a_run_that_goes_on_is_left_alone(world: World) -> None:

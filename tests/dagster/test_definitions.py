@@ -19,11 +19,11 @@ from assets.definitions import build
 from assets.partitions import arrivals_mapping, daily, days_of
 from pipelines.core.errors import UsageError
 from pipelines.core.model import OutputRange
-from pipelines.core.readrange import read_range
 from pipelines.core.time import DAY, MICROSECOND, parse_instant
+from pipelines.ingest.batch import ingest
 from pipelines.job.load import parse_job
-from pipelines.lakehouse.ingest import ingest
 from pipelines.lakehouse.root import Lakehouse
+from pipelines.plan.read_range import read_range
 
 ROOT = Path(__file__).parents[2]
 NOWHERE = Lakehouse.at("/nowhere")

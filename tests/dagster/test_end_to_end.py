@@ -20,7 +20,7 @@ from running import ROOT, Running, by_make, dagster_ui, free_port, until
 from small_jobs import load, tolls
 
 from assets.definitions import build
-from pipelines.lakehouse.ingest import ingest
+from pipelines.ingest.batch import ingest
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import runs_of
 

@@ -18,11 +18,11 @@ from running import Running, dagster_ui, until
 from pipelines.core.model import OutputRange
 from pipelines.core.time import DAY, parse_instant
 from pipelines.demo.departures import write_arrival_log
+from pipelines.ingest.batch import ingest
 from pipelines.job.load import load_job
-from pipelines.lakehouse.ingest import ingest
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import runs_of
-from pipelines.replay import replay
+from pipelines.replay.run import replay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

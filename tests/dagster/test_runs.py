@@ -16,7 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 from small_jobs import TOLLS, load, tolls
 
 from assets.definitions import build
-from pipelines.lakehouse.ingest import ingest
+from pipelines.ingest.batch import ingest
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import record, runs_of
 

@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 from running import Running, dagster_ui
 from small_jobs import TOLLS, load, tolls
 
-from pipelines.lakehouse.ingest import ingest
+from pipelines.ingest.batch import ingest
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import runs_of
 

@@ -14,10 +14,10 @@ from pydantic import BaseModel
 from pipelines.cli.common import Context
 from pipelines.cli.main import COMMANDS, application
 from pipelines.core.model import REASONS, Fate
-from pipelines.core.reference import DeadLetter
 from pipelines.job import schema
 from pipelines.job.load import parse_job
 from pipelines.lakehouse.schema import LOG_COLUMNS, QUARANTINE, RUNS, SUMMARIES
+from pipelines.reference.engine import DeadLetter
 from pipelines.transcripts.read import ARRIVAL_KEYS, CASE_KEYS, EXPECT_KEYS, read_text
 from pipelines.transcripts.run import run_case
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from pipelines.core.model import Arrival, Fate, Job
-from pipelines.core.reference import run
 from pipelines.core.time import format_instant, parse_duration, parse_instant
 from pipelines.job.load import parse_job
+from pipelines.reference.engine import run
 
 PAGE = Path(__file__).parents[2] / "docs" / "semantics.md"
 COLUMNS = ("arrival", "event time", "watermark before", "test", "verdict", "counts at", "windows")

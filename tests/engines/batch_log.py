@@ -10,8 +10,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from pipelines.batch.engine import Pieces, run
-from pipelines.batch.logs import Piece
+from pipelines.batch.engine import LogSlices, run
+from pipelines.batch.logs import LogSlice
 from pipelines.core.model import EVERYTHING, Job, OutputRange
 from pipelines.core.time import format_instant, from_datetime, parse_instant, to_datetime
 
@@ -70,16 +70,16 @@ def logs(spark: SparkSession, job: Job, rows: Sequence[Mapping[str, Any]]) -> di
     }
 
 
-def pieces(spark: SparkSession, job: Job, rows: Sequence[Mapping[str, Any]], count: int = 3) -> Pieces:
-    """As :func:`logs`, each in ``count`` pieces, one after the other; ``rows`` with a ``sequence`` each."""
+def slices(spark: SparkSession, job: Job, rows: Sequence[Mapping[str, Any]], count: int = 3) -> LogSlices:
+    """As :func:`logs`, each in ``count`` slices, one after the other; ``rows`` with a ``sequence`` each."""
     first = job.inputs[0].name
-    found: dict[str, list[Piece]] = {}
+    found: dict[str, list[LogSlice]] = {}
     for source in job.inputs:
         mine = [row for row in rows if row.get("input", first) == source.name]
         size = -(-len(mine) // count)
         parts = [part for start in range(0, len(mine), size) if (part := mine[start : start + size])]
         found[source.name] = [
-            Piece(log(spark, job, source.name, part), *(_arrival_us(part[end]) for end in (0, -1))) for part in parts
+            LogSlice(log(spark, job, source.name, part), *(_arrival_us(part[end]) for end in (0, -1))) for part in parts
         ]
     return {name: partial(list, each) for name, each in found.items()}
 

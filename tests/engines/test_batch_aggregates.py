@@ -24,7 +24,7 @@ from pipelines.batch.columns import (
     WINDOW_ID,
     WINDOW_START_US,
 )
-from pipelines.batch.local_rows import local_frame
+from pipelines.batch.spark.local_rows import local_frame
 from pipelines.core.errors import JobFileError
 from pipelines.core.model import Aggregate, Grid, Query
 

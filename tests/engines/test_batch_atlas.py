@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pipelines.batch.engine import run
-from pipelines.batch.local_rows import local_frame, local_rows
+from pipelines.batch.spark.local_rows import local_frame, local_rows
 from pipelines.core.time import format_instant, parse_instant
 from pipelines.job.load import parse_job
 

@@ -8,25 +8,27 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from batch_log import logs, pieces
+from batch_log import logs, slices
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines.batch import engine, lanes, ordering_stream_analytics, stored_order
-from pipelines.batch.packed import packing
-from pipelines.batch.stored_order import NOT_IN_ORDER
-from pipelines.core.methods import SORTED, Method, cell_of
+from pipelines.batch import engine
+from pipelines.batch.stream_analytics import ordering
+from pipelines.batch.stream_analytics.watermarks import file_order, task_ranges
+from pipelines.batch.stream_analytics.watermarks.file_order import NOT_IN_ORDER
+from pipelines.batch.stream_analytics.watermarks.packed import packing
 from pipelines.core.model import EVERYTHING, Job, OutputRange
 from pipelines.core.time import MINUTE, SECOND, format_instant, parse_instant
 from pipelines.job.load import parse_job
+from pipelines.plan.watermark_strategy import SORT, WatermarkStrategy, cell_of
 
 pytestmark = pytest.mark.spark
 
 NOON_US = parse_instant("2026-01-01T12:00:00Z")
-PACKED = Method("packed", "packed", "asked for")
-FIRST_PASSAGE = Method("packed", "first_passage", "asked for")
-STORED = Method("stored", "stored", "asked for")
-STORED_IN_CELLS = Method("stored", "first_passage", "asked for")
+PACKED = WatermarkStrategy("packed", "packed", "asked for")
+FIRST_PASSAGE = WatermarkStrategy("packed", "first_passage", "asked for")
+STORED = WatermarkStrategy("stored", "stored", "asked for")
+STORED_IN_CELLS = WatermarkStrategy("stored", "first_passage", "asked for")
 
 
 def job(
@@ -90,11 +92,11 @@ def random_log(seed: str, events: int = 400, first_sequence: int = 0, gap: int =
 
 
 def answer(
-    spark: SparkSession, asked: Job, rows: Sequence[Mapping[str, Any]], method: Method, output: OutputRange
+    spark: SparkSession, asked: Job, rows: Sequence[Mapping[str, Any]], method: WatermarkStrategy, output: OutputRange
 ) -> tuple[Counter[Any], Counter[Any], int]:
     """Exceptions, windows, and how many events simply counted."""
-    lie = pieces(spark, asked, rows) if method.verdicts == "stored" else None
-    result = engine.run(asked, logs(spark, asked, rows), output, method=method, pieces=lie)
+    lie = slices(spark, asked, rows) if method.verdicts == "stored" else None
+    result = engine.run(asked, logs(spark, asked, rows), output, method=method, slices=lie)
     fates = [tuple(map(repr, row)) for row in result.verdicts.collect()]
     plain = [fate for fate in fates if "'accepted'" in fate and "[]" in fate]
     simply = sum(result.events.values()) - len(fates) + len(plain) if result.events else len(plain)
@@ -129,14 +131,14 @@ JOBS = {
 @pytest.fixture(autouse=True)
 def several_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut small logs as large ones are cut."""
-    monkeypatch.setattr(lanes, "ROWS_A_LANE", 100)
+    monkeypatch.setattr(task_ranges, "ROWS_PER_TASK", 100)
 
 
 @pytest.mark.parametrize("name", JOBS)
 def test_every_method_gives_what_sorting_gives(spark: SparkSession, name: str) -> None:
     asked, rows = JOBS[name], random_log(name)
     part = OutputRange(NOON_US + 20 * MINUTE, NOON_US + 100 * MINUTE + 1)
-    expected = answer(spark, asked, rows, SORTED, part)
+    expected = answer(spark, asked, rows, SORT, part)
     assert all(expected)
     assert answer(spark, asked, rows, PACKED, part) == expected
     assert answer(spark, asked, rows, FIRST_PASSAGE, part) == expected
@@ -145,8 +147,8 @@ def test_every_method_gives_what_sorting_gives(spark: SparkSession, name: str) -
     assert answer(spark, asked, rows, STORED, part) == expected
     if cell_of(asked) is not None:
         assert answer(spark, asked, rows, STORED_IN_CELLS, part) == expected
-    lie = pieces(spark, asked, rows)
-    alone = engine.windows_alone(asked, logs(spark, asked, rows), part, method=STORED_IN_CELLS, pieces=lie)
+    lie = slices(spark, asked, rows)
+    alone = engine.windows_alone(asked, logs(spark, asked, rows), part, method=STORED_IN_CELLS, slices=lie)
     assert counted(alone) == expected[1]
 
 
@@ -159,8 +161,8 @@ def test_what_was_taken_to_be_in_order_and_is_not_gives_no_numbers(spark: SparkS
     wrong[other] = rows[one] if fault == "there twice" else {**rows[one], "arrival": rows[other]["arrival"]}
     wrong[one] = rows[one] if fault == "there twice" else {**rows[other], "arrival": rows[one]["arrival"]}
     for method in (STORED, STORED_IN_CELLS):
-        given, lie = logs(spark, asked, rows), pieces(spark, asked, wrong)
-        result = engine.run(asked, given, method=method, pieces=lie)
+        given, lie = logs(spark, asked, rows), slices(spark, asked, wrong)
+        result = engine.run(asked, given, method=method, slices=lie)
         told = f"{NOT_IN_ORDER}: sequence {rows[one]['sequence']} of partition 1 lies after a later"
         with pytest.raises(PySparkException, match=told):
             result.verdicts.collect()
@@ -168,9 +170,9 @@ def test_what_was_taken_to_be_in_order_and_is_not_gives_no_numbers(spark: SparkS
 
 def test_pieces_out_of_order_give_no_numbers_either(spark: SparkSession) -> None:
     asked, rows = JOBS["adjust"], random_log("pieces")
-    files = pieces(spark, asked, rows)["readings"]()
+    files = slices(spark, asked, rows)["readings"]()
     lie = {"readings": lambda: files[::-1]}
-    result = engine.run(asked, logs(spark, asked, rows), method=STORED, pieces=lie)
+    result = engine.run(asked, logs(spark, asked, rows), method=STORED, slices=lie)
     with pytest.raises(PySparkException, match=NOT_IN_ORDER):
         result.windows.collect()
 
@@ -179,29 +181,29 @@ def test_pieces_out_of_order_give_no_numbers_either(spark: SparkSession) -> None
 def test_what_arrives_where_a_lane_begins_counts_there_once(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, over: str
 ) -> None:
-    monkeypatch.setattr(lanes, "ROWS_A_LANE", 1)
+    monkeypatch.setattr(task_ranges, "ROWS_PER_TASK", 1)
     begin = [NOON_US + 15 * MINUTE, NOON_US + 30 * MINUTE]
     found: list[tuple[int, ...]] = []
-    looked = stored_order._looked
-    monkeypatch.setattr(stored_order, "_looked", lambda *given: found.append(given[1].cuts) or looked(*given))
+    looked = file_order._looked
+    monkeypatch.setattr(file_order, "_looked", lambda *given: found.append(given[1].cuts) or looked(*given))
     # the first raises what the second, still before the lane, does not reach; of the ties the first does, and the last
     # is told of the one between
     places_us = [(-2, 30), (-1, 29), (0, 30), (0, 40), (0, 39), (1, 39)]
     asked = job(over=over, out_of_order="0s", aggregates="{n: count(*)}")
     rows = [
         {
-            "sequence": 6 * lane + index,
+            "sequence": 6 * task_range + index,
             "arrival": format_instant(cut + after_us),
             "at": format_instant(cut + ahead_us),
             "k": "x",
             "x": 1.0,
         }
-        for lane, cut in enumerate(begin)
+        for task_range, cut in enumerate(begin)
         for index, (after_us, ahead_us) in enumerate(places_us)
     ]
-    lie = pieces(spark, asked, rows, count=len(rows))
-    for method in (STORED, SORTED, PACKED, FIRST_PASSAGE):
-        result = engine.run(asked, logs(spark, asked, rows), method=method, pieces=lie)
+    lie = slices(spark, asked, rows, count=len(rows))
+    for method in (STORED, SORT, PACKED, FIRST_PASSAGE):
+        result = engine.run(asked, logs(spark, asked, rows), method=method, slices=lie)
         moved = result.verdicts.filter("system_timestamp > event_time").collect()
         late = sorted((row["sequence"], row["system_timestamp"].microsecond) for row in moved)
         assert late == [(1, 30), (4, 40), (5, 40), (7, 30), (10, 40), (11, 40)]
@@ -213,7 +215,7 @@ def test_a_timeline_that_only_ever_came_early_borrows_no_other_watermark(spark: 
     rows = random_log("early")
     last = rows[-1]
     early = {**last, "sequence": last["sequence"] + 1, "k": "never in time", "at": "2026-01-03T00:00:00Z"}
-    expected = answer(spark, JOBS["over"], [*rows, early], SORTED, EVERYTHING)
+    expected = answer(spark, JOBS["over"], [*rows, early], SORT, EVERYTHING)
     for method in (PACKED, STORED, STORED_IN_CELLS):
         assert answer(spark, JOBS["over"], [*rows, early], method, EVERYTHING) == expected
 
@@ -221,7 +223,7 @@ def test_a_timeline_that_only_ever_came_early_borrows_no_other_watermark(spark: 
 @pytest.mark.parametrize(("first", "gap"), [(2**63 - 2000, 2), (0, 2**53), (-(2**40), 3)])
 def test_positions_may_lie_anywhere_in_63_bits(spark: SparkSession, first: int, gap: int) -> None:
     rows = random_log("positions", first_sequence=first, gap=gap)
-    expected = answer(spark, JOBS["adjust"], rows, SORTED, EVERYTHING)
+    expected = answer(spark, JOBS["adjust"], rows, SORT, EVERYTHING)
     for method in (PACKED, STORED, STORED_IN_CELLS):
         assert answer(spark, JOBS["adjust"], rows, method, EVERYTHING) == expected
     alone = engine.windows_alone(JOBS["adjust"], logs(spark, JOBS["adjust"], rows), method=FIRST_PASSAGE)
@@ -233,7 +235,7 @@ def test_what_is_too_much_for_a_method_is_answered_by_another(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     asked, rows = JOBS["over"], random_log("too much")
-    expected = answer(spark, asked, rows, SORTED, EVERYTHING)
+    expected = answer(spark, asked, rows, SORT, EVERYTHING)
     monkeypatch.setattr(f"pipelines.batch.{limit}", 0)
     assert answer(spark, asked, rows, FIRST_PASSAGE, EVERYTHING) == expected
     alone = engine.windows_alone(asked, logs(spark, asked, rows), method=FIRST_PASSAGE)
@@ -253,12 +255,12 @@ def test_what_tasks_cannot_remember_is_packed(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, limit: str, most: int
 ) -> None:
     asked, rows = JOBS["over"], random_log("too many")
-    expected = answer(spark, asked, rows, SORTED, EVERYTHING)
+    expected = answer(spark, asked, rows, SORT, EVERYTHING)
     monkeypatch.setattr(f"pipelines.batch.{limit}", most)
     done = Counter[str]()
-    monkeypatch.setattr(ordering_stream_analytics, "packing", lambda *given: done.update(["packed"]) or packing(*given))
-    numbered = lanes._numbered
-    monkeypatch.setattr(lanes, "_numbered", lambda *given: done.update(["numbered"]) or numbered(*given))
+    monkeypatch.setattr(ordering, "packing", lambda *given: done.update(["packed"]) or packing(*given))
+    numbered = task_ranges._numbered
+    monkeypatch.setattr(task_ranges, "_numbered", lambda *given: done.update(["numbered"]) or numbered(*given))
     assert answer(spark, asked, rows, STORED, EVERYTHING) == expected
     assert done["packed"] == (most in (35, 2))
     # whoever asks, and whoever asks again

@@ -12,18 +12,19 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import builtin
 
-from pipelines.batch import engine, lanes
-from pipelines.batch.logs import Piece
-from pipelines.core.methods import SORTED, Method
+from pipelines.batch import engine
+from pipelines.batch.logs import LogSlice
+from pipelines.batch.stream_analytics.watermarks import task_ranges
 from pipelines.core.time import HOUR, parse_instant
+from pipelines.ingest.batch import ingest
 from pipelines.job.load import parse_job
-from pipelines.lakehouse.ingest import ingest
+from pipelines.plan.watermark_strategy import SORT, WatermarkStrategy
 
 pytestmark = pytest.mark.spark
 
-PACKED = Method("packed", "packed", "asked for")
-FIRST_PASSAGE = Method("packed", "first_passage", "asked for")
-STORED = Method("stored", "stored", "asked for")
+PACKED = WatermarkStrategy("packed", "packed", "asked for")
+FIRST_PASSAGE = WatermarkStrategy("packed", "first_passage", "asked for")
+STORED = WatermarkStrategy("stored", "stored", "asked for")
 NOON_US = parse_instant("2026-01-01T12:00:00Z")
 JOB = parse_job("""
 tailrace: 1
@@ -127,15 +128,15 @@ def test_packed_verdicts_are_sorted_where_they_are_read_without_a_shuffle(log: D
 
 
 @pytest.fixture(scope="module")
-def pieces(log: DataFrame) -> engine.Pieces:
+def slices(log: DataFrame) -> engine.LogSlices:
     """The log's one file."""
-    return {"readings": lambda: [Piece(log, NOON_US, NOON_US + HOUR)]}
+    return {"readings": lambda: [LogSlice(log, NOON_US, NOON_US + HOUR)]}
 
 
 @pytest.fixture
 def two_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half an hour each."""
-    monkeypatch.setattr(lanes, "ROWS_A_LANE", 3600)
+    monkeypatch.setattr(task_ranges, "ROWS_PER_TASK", 3600)
 
 
 LANES = """\
@@ -147,21 +148,23 @@ Union
 
 
 @pytest.mark.usefixtures("two_lanes")
-def test_verdicts_as_files_lie_are_neither_sorted_nor_shuffled(log: DataFrame, pieces: engine.Pieces) -> None:
-    verdicts = engine.run(JOB, {"readings": log}, method=STORED, pieces=pieces).verdicts
+def test_verdicts_as_files_lie_are_neither_sorted_nor_shuffled(log: DataFrame, slices: engine.LogSlices) -> None:
+    verdicts = engine.run(JOB, {"readings": log}, method=STORED, slices=slices).verdicts
     assert plan(verdicts) == LANES
 
 
 @pytest.mark.usefixtures("two_lanes")
-def test_windows_as_files_lie_read_the_log_once_and_sort_nothing(log: DataFrame, pieces: engine.Pieces) -> None:
-    windows = engine.run(JOB, {"readings": log}, method=STORED, pieces=pieces).windows
+def test_windows_as_files_lie_read_the_log_once_and_sort_nothing(log: DataFrame, slices: engine.LogSlices) -> None:
+    windows = engine.run(JOB, {"readings": log}, method=STORED, slices=slices).windows
     assert plan(windows) == AGGREGATION + indent(LANES, " " * 12)
 
 
 @pytest.mark.usefixtures("two_lanes")
-def test_timelines_as_files_lie_look_up_their_numbers_and_sort_nothing(log: DataFrame, pieces: engine.Pieces) -> None:
+def test_timelines_as_files_lie_look_up_their_numbers_and_sort_nothing(
+    log: DataFrame, slices: engine.LogSlices
+) -> None:
     over = replace(JOB, inputs=(replace(JOB.inputs[0], over=("k",)),))
-    alone = engine.windows_alone(over, {"readings": log}, method=STORED, pieces=pieces)
+    alone = engine.windows_alone(over, {"readings": log}, method=STORED, slices=slices)
     numbers = "            BroadcastHashJoin\n" + indent(LANES, " " * 16) + "\n              BroadcastExchange"
     assert plan(alone).startswith(AGGREGATION + numbers)
     assert plan(alone).count("FileScan") == 2
@@ -190,10 +193,10 @@ def test_the_method_window_shuffles_and_sorts_once(log: DataFrame) -> None:
 
 
 @pytest.mark.usefixtures("two_lanes")
-@pytest.mark.parametrize("method", [SORTED, PACKED, STORED, FIRST_PASSAGE], ids=lambda method: method.windows)
-def test_no_row_leaves_the_java_process(log: DataFrame, pieces: engine.Pieces, method: Method) -> None:
-    result = engine.run(JOB, {"readings": log}, method=method, pieces=pieces)
-    alone = engine.windows_alone(JOB, {"readings": log}, method=method, pieces=pieces)
+@pytest.mark.parametrize("method", [SORT, PACKED, STORED, FIRST_PASSAGE], ids=lambda method: method.windows)
+def test_no_row_leaves_the_java_process(log: DataFrame, slices: engine.LogSlices, method: WatermarkStrategy) -> None:
+    result = engine.run(JOB, {"readings": log}, method=method, slices=slices)
+    alone = engine.windows_alone(JOB, {"readings": log}, method=method, slices=slices)
     for frame in (result.verdicts, result.windows, alone):
         assert not re.search("Python|Arrow|Pandas", frame._jdf.queryExecution().executedPlan().toString())
 

@@ -53,7 +53,7 @@ def play(
     from pyspark.sql import functions as F
 
     from pipelines.batch.normalise import normalise
-    from pipelines.batch.ordering_stream_insight import decide
+    from pipelines.batch.stream_insight.ordering import decide
     from pipelines.job.load import parse_job
 
     by_shape = {
@@ -209,7 +209,7 @@ def test_application_time_advances_once_the_interval_since_the_last_base_has_pas
 
 
 def test_more_triggers_than_one_chunk_holds_are_all_found(spark: SparkSession) -> None:
-    from pipelines.batch import stream_insight_cti as cti
+    from pipelines.batch.stream_insight import current_time as cti
 
     maxima = spark.range(0, 12_000, 3).selectExpr("id AS instant_us")
     found = sorted(row[0] for row in cti._jump_chain(maxima, 10, None).collect())
@@ -468,7 +468,7 @@ def members(
 ) -> dict[tuple[int, int], list[str]]:
     """Windows of lifetimes named ``group/name``: {(start, end): names}."""
     from pipelines.batch.columns import LIFETIME_END_US, SYSTEM_US, WINDOW_END_US, WINDOW_START_US
-    from pipelines.batch.lifetimes import LIMIT_US, lifetime_members
+    from pipelines.batch.stream_insight.lifetimes import LIMIT_US, lifetime_members
 
     data = [
         (name.split("/")[0] or None, name, ZERO_US + begin, None if ends is None else ZERO_US + ends)

@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pipelines.batch import bounds, engine
-from pipelines.core import methods
-from pipelines.core.facts import NOTHING, Asked, Fact, Recalled, asked_of
+from pipelines.batch import engine
+from pipelines.batch.stream_analytics.watermarks import statistics
 from pipelines.core.model import EVERYTHING, Job
 from pipelines.core.time import DAY, HOUR, MINUTE, SECOND, format_instant, parse_instant
+from pipelines.ingest.batch import ingest
 from pipelines.job.load import parse_job
-from pipelines.lakehouse.facts import KeptFacts
-from pipelines.lakehouse.ingest import ingest
-from pipelines.lakehouse.planning import make_plan
+from pipelines.lakehouse.cache.facts import KeptFacts
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.replay import replay
+from pipelines.plan import watermark_strategy
+from pipelines.plan.watermark_stats import NOTHING, Asked, Fact, Recalled, asked_of
+from pipelines.replay.builder import make_plan
+from pipelines.replay.run import replay
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,20 +83,20 @@ def records(days: Sequence[int], events: int, seed: int = 3, first: int = 0) -> 
     return rows
 
 
-def put(house: Path, asked: Job, rows: Sequence[dict[str, Any]]) -> None:
-    file = house.parent / f"{house.name}.jsonl"
+def put(lakehouse: Path, asked: Job, rows: Sequence[dict[str, Any]]) -> None:
+    file = lakehouse.parent / f"{lakehouse.name}.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert ingest(asked, "readings", [file], house).quarantined == 0
+    assert ingest(asked, "readings", [file], lakehouse).quarantined == 0
 
 
-def recalled(house: Path, asked: Job) -> Recalled:
+def recalled(lakehouse: Path, asked: Job) -> Recalled:
     """What a replay of everything is told."""
-    kept = KeptFacts(Lakehouse.at(house), make_plan(asked, EVERYTHING, Lakehouse.at(house)))
-    return kept.recall("readings", asked_of(asked, "readings", in_cells=methods.cell_of(asked) is not None))
+    kept = KeptFacts(Lakehouse.at(lakehouse), make_plan(asked, EVERYTHING, Lakehouse.at(lakehouse)))
+    return kept.recall("readings", asked_of(asked, "readings", in_cells=watermark_strategy.cell_of(asked) is not None))
 
 
-def days_kept(house: Path, asked: Job) -> list[int]:
-    return [day - FIRST for day in sorted(recalled(house, asked).days)]
+def days_kept(lakehouse: Path, asked: Job) -> list[int]:
+    return [day - FIRST for day in sorted(recalled(lakehouse, asked).days)]
 
 
 class Listener:
@@ -112,17 +113,17 @@ class Listener:
 
 @pytest.fixture(autouse=True)
 def no_log_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(methods, "FEW_ROWS", 10)
+    monkeypatch.setattr(watermark_strategy, "FEW_ROWS", 10)
 
 
 @pytest.mark.parametrize("name", JOBS)
 def test_ingest_finds_what_the_first_pass_of_spark_finds(spark: SparkSession, tmp_path: Path, name: str) -> None:
-    asked, house = JOBS[name], tmp_path / "house"
-    put(house, asked, records([FIRST, FIRST + 1], 400))
-    kept = recalled(house, asked)
-    arrivals = spark.read.format("delta").load(Lakehouse.at(house).uri("arrivals/readings"))
+    asked, lakehouse = JOBS[name], tmp_path / "house"
+    put(lakehouse, asked, records([FIRST, FIRST + 1], 400))
+    kept = recalled(lakehouse, asked)
+    arrivals = spark.read.format("delta").load(Lakehouse.at(lakehouse).uri("arrivals/readings"))
     listener = Listener()
-    method = methods.choose(asked, 1000)
+    method = watermark_strategy.choose_strategy(asked, 1000)
     engine.run(asked, {"readings": arrivals}, method=method, memory=listener)
     assert kept.complete
     assert len(kept.each) > 100
@@ -132,35 +133,35 @@ def test_ingest_finds_what_the_first_pass_of_spark_finds(spark: SparkSession, tm
 def test_a_first_replay_of_what_was_ingested_has_no_first_pass(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, house = JOBS["adjust"], tmp_path / "house"
-    put(house, asked, records([FIRST, FIRST + 1], 200))
+    asked, lakehouse = JOBS["adjust"], tmp_path / "house"
+    put(lakehouse, asked, records([FIRST, FIRST + 1], 200))
     with monkeypatch.context() as small:
-        small.setattr(methods, "FEW_ROWS", 1000)
-        expected = replay(asked, EVERYTHING, house, spark=spark)
-    monkeypatch.setattr(bounds, "_found", None)
-    found = replay(asked, EVERYTHING, house, spark=spark)
+        small.setattr(watermark_strategy, "FEW_ROWS", 1000)
+        expected = replay(asked, EVERYTHING, lakehouse, spark=spark)
+    monkeypatch.setattr(statistics, "_found", None)
+    found = replay(asked, EVERYTHING, lakehouse, spark=spark)
     assert (expected.plan.method.windows, found.plan.method.windows) == ("window", "first_passage")
     assert found.output_fingerprint == expected.output_fingerprint
     assert found.counts_by_reason == expected.counts_by_reason
 
 
 def test_a_day_is_passed_over_when_it_ends_or_a_batch_brought_half_of_it(tmp_path: Path) -> None:
-    asked, house = JOBS["adjust"], tmp_path / "house"
-    put(house, asked, records([FIRST, FIRST + 1], 100))
-    assert days_kept(house, asked) == [0, 1]
+    asked, lakehouse = JOBS["adjust"], tmp_path / "house"
+    put(lakehouse, asked, records([FIRST, FIRST + 1], 100))
+    assert days_kept(lakehouse, asked) == [0, 1]
     # a third of the third day, and then the rest little by little
     whole = records([FIRST + 2], 100, first=200)
-    put(house, asked, whole[:30])
-    assert days_kept(house, asked) == [0, 1, 2]
+    put(lakehouse, asked, whole[:30])
+    assert days_kept(lakehouse, asked) == [0, 1, 2]
     for few in (whole[30:50], whole[50:70], whole[70:]):
-        put(house, asked, few)
-        assert days_kept(house, asked) == [0, 1]
+        put(lakehouse, asked, few)
+        assert days_kept(lakehouse, asked) == [0, 1]
     # one event ends it
-    put(house, asked, records([FIRST + 3], 1, first=300))
-    assert days_kept(house, asked) == [0, 1, 2, 3]
+    put(lakehouse, asked, records([FIRST + 3], 1, first=300))
+    assert days_kept(lakehouse, asked) == [0, 1, 2, 3]
     # what an earlier day gets after all is little
-    put(house, asked, [{**records([FIRST + 2], 1, first=301)[0], "input_partition": 7, "sequence": 0}])
-    assert days_kept(house, asked) == [0, 1, 3]
+    put(lakehouse, asked, [{**records([FIRST + 2], 1, first=301)[0], "input_partition": 7, "sequence": 0}])
+    assert days_kept(lakehouse, asked) == [0, 1, 3]
 
 
 @pytest.mark.parametrize(
@@ -169,19 +170,19 @@ def test_a_day_is_passed_over_when_it_ends_or_a_batch_brought_half_of_it(tmp_pat
 def test_nothing_is_kept_that_replays_will_not_ask_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: Job, few: int
 ) -> None:
-    monkeypatch.setattr(methods, "FEW_ROWS", few)
-    house = tmp_path / "house"
-    put(house, asked, records([FIRST, FIRST + 1], 100))
-    assert Lakehouse.at(house).open("facts/readings") is None
+    monkeypatch.setattr(watermark_strategy, "FEW_ROWS", few)
+    lakehouse = tmp_path / "house"
+    put(lakehouse, asked, records([FIRST, FIRST + 1], 100))
+    assert Lakehouse.at(lakehouse).open("facts/readings") is None
 
 
 def test_days_of_which_nothing_can_be_kept_are_told_and_the_batch_is_in(tmp_path: Path) -> None:
-    asked, house = JOBS["adjust"], tmp_path / "house"
-    (house / "facts").mkdir(parents=True)
-    (house / "facts" / "readings").write_text("in the way")
+    asked, lakehouse = JOBS["adjust"], tmp_path / "house"
+    (lakehouse / "facts").mkdir(parents=True)
+    (lakehouse / "facts" / "readings").write_text("in the way")
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in records([FIRST], 100)))
-    summary = ingest(asked, "readings", [file], house)
+    summary = ingest(asked, "readings", [file], lakehouse)
     assert summary.appended == 100
     (warning,) = summary.warnings
     assert "facts/readings" in warning

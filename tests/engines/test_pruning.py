@@ -13,17 +13,18 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from pipelines.core.methods import Method
 from pipelines.core.model import EVERYTHING, OutputRange
 from pipelines.core.time import parse_instant
+from pipelines.ingest.batch import ingest
 from pipelines.job.load import parse_job
-from pipelines.lakehouse import planning, runs, small
-from pipelines.lakehouse.ingest import ingest
-from pipelines.lakehouse.log import log_files
-from pipelines.lakehouse.planning import make_plan
+from pipelines.lakehouse import runs
+from pipelines.lakehouse.arrival_log import log_files
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import plain_rows, rows_of
-from pipelines.replay import RunSummary, execute, replay
+from pipelines.plan.watermark_strategy import WatermarkStrategy
+from pipelines.replay import builder, collect
+from pipelines.replay.builder import make_plan
+from pipelines.replay.run import RunSummary, execute, replay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,8 +73,8 @@ def _arrivals(path: Path, first_minute: int, minutes: int, step: int) -> Path:
     return path
 
 
-def _rows(house: Path, table: str) -> list[dict[str, Any]]:
-    rows = rows_of(JOB, table, house)
+def _rows(lakehouse: Path, table: str) -> list[dict[str, Any]]:
+    rows = rows_of(JOB, table, lakehouse)
     assert rows is not None
     return plain_rows(rows)
 
@@ -89,21 +90,21 @@ def year(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def day_of_year(spark: SparkSession, year: Path) -> tuple[Path, RunSummary]:
     """The same after a replay of one day of it."""
-    house = year.parent / "replayed"
-    shutil.copytree(year, house)
-    return house, replay(JOB, DAY_OF_YEAR, house, spark=spark)
+    lakehouse = year.parent / "replayed"
+    shutil.copytree(year, lakehouse)
+    return lakehouse, replay(JOB, DAY_OF_YEAR, lakehouse, spark=spark)
 
 
 def test_a_day_of_a_year_opens_the_files_of_its_days_and_the_ledger_says_so(
     day_of_year: tuple[Path, RunSummary],
 ) -> None:
-    house, summary = day_of_year
-    log = Lakehouse.at(house).open("arrivals/cars")
+    lakehouse, summary = day_of_year
+    log = Lakehouse.at(lakehouse).open("arrivals/cars")
     assert log is not None
     own = [file for file in log_files(log) if file.may_hold(summary.plan.read.from_us, summary.plan.read.to_us)]
     assert len(own) == 3
     assert summary.bytes_read["arrivals/cars"] <= 1.1 * sum(file.size_bytes for file in own)
-    (run,) = runs.runs_of(Lakehouse.at(house), "cars")
+    (run,) = runs.runs_of(Lakehouse.at(lakehouse), "cars")
     assert run["files_planned"] == run["files_read"] == {"arrivals/cars": 3}
     assert run["bytes_planned"] == run["bytes_read"] == summary.bytes_read
     assert run["scans"] == summary.scans
@@ -113,10 +114,10 @@ def test_a_day_of_a_year_opens_the_files_of_its_days_and_the_ledger_says_so(
 def test_a_log_ten_times_as_long_gives_the_same_day_from_the_same_files(
     spark: SparkSession, year: Path, day_of_year: tuple[Path, RunSummary], tmp_path: Path
 ) -> None:
-    house = tmp_path / "house"
-    shutil.copytree(year, house)
-    ingest(JOB, "cars", [_arrivals(tmp_path / "more.parquet", 366 * 1440, 3294 * 1440, 360)], house)
-    summary = replay(JOB, DAY_OF_YEAR, house, spark=spark)
+    lakehouse = tmp_path / "house"
+    shutil.copytree(year, lakehouse)
+    ingest(JOB, "cars", [_arrivals(tmp_path / "more.parquet", 366 * 1440, 3294 * 1440, 360)], lakehouse)
+    summary = replay(JOB, DAY_OF_YEAR, lakehouse, spark=spark)
     assert summary.plan.reads[0].files_total == 3660
     assert summary.plan.reads[0].paths == day_of_year[1].plan.reads[0].paths
     assert summary.bytes_read == day_of_year[1].bytes_read
@@ -130,26 +131,26 @@ def test_much_data_goes_spark_s_own_way_to_the_same_rows_and_the_same_files(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    house = tmp_path / "house"
-    shutil.copytree(year, house)
-    monkeypatch.setattr(small, "MOST_ROWS", 0)
-    monkeypatch.setattr(planning, "NAMED_FILES", 0)
+    lakehouse = tmp_path / "house"
+    shutil.copytree(year, lakehouse)
+    monkeypatch.setattr(collect, "MOST_ROWS", 0)
+    monkeypatch.setattr(builder, "NAMED_FILES", 0)
     inside = OutputRange(T("2026-07-09T12:00:00Z"), T("2026-07-10T12:30:00Z"))
     for output in (DAY_OF_YEAR, inside, DAY_OF_YEAR):
-        summary = replay(JOB, output, house, spark=spark)
+        summary = replay(JOB, output, lakehouse, spark=spark)
         assert summary.warnings == ()
     assert summary.plan.reads[0].paths == ()
     assert (summary.files_read, summary.bytes_read) == (day_of_year[1].files_read, day_of_year[1].bytes_read)
     assert summary.output_fingerprint == day_of_year[1].output_fingerprint
     assert summary.counts_by_verdict == day_of_year[1].counts_by_verdict
     assert summary.rows_written == day_of_year[1].rows_written
-    days = [row for row in _rows(house, "windows") if row["window_end"] >= "2026-07-10T00:00:00Z"]
+    days = [row for row in _rows(lakehouse, "windows") if row["window_end"] >= "2026-07-10T00:00:00Z"]
     assert days == _rows(day_of_year[0], "windows")
     monkeypatch.undo()
     # what Spark wrote is replaced without it, and the other way round
-    again = replay(JOB, inside, house, spark=spark)
+    again = replay(JOB, inside, lakehouse, spark=spark)
     assert again.warnings == ()
-    days = [row for row in _rows(house, "windows") if row["window_end"] >= "2026-07-10T00:00:00Z"]
+    days = [row for row in _rows(lakehouse, "windows") if row["window_end"] >= "2026-07-10T00:00:00Z"]
     assert days == _rows(day_of_year[0], "windows")
 
 
@@ -162,13 +163,15 @@ def test_a_pass_made_before_anything_is_decided_counts_as_a_scan(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    house = tmp_path / f"{'long' * 30}_house"
-    shutil.copytree(year, house)
-    monkeypatch.setattr(small, "MOST_ROWS", 0)
-    monkeypatch.setattr(planning, "NAMED_FILES", named_files)
+    lakehouse = tmp_path / f"{'long' * 30}_house"
+    shutil.copytree(year, lakehouse)
+    monkeypatch.setattr(collect, "MOST_ROWS", 0)
+    monkeypatch.setattr(builder, "NAMED_FILES", named_files)
     usual = spark.conf.get("spark.sql.maxMetadataStringLength")
-    packed = dataclasses.replace(make_plan(JOB, DAY_OF_YEAR, house), method=Method("packed", "packed", "asked for"))
-    summary = execute(packed, JOB, Lakehouse.at(house), spark=spark)
+    packed = dataclasses.replace(
+        make_plan(JOB, DAY_OF_YEAR, lakehouse), method=WatermarkStrategy("packed", "packed", "asked for")
+    )
+    summary = execute(packed, JOB, Lakehouse.at(lakehouse), spark=spark)
     # one to bound the watermarks while frames are only being built, and the two that frames show in the end
     assert summary.scans == {"arrivals/cars": 3}
     assert (summary.files_read, summary.bytes_read) == (day_of_year[1].files_read, day_of_year[1].bytes_read)
@@ -179,8 +182,9 @@ def test_a_pass_made_before_anything_is_decided_counts_as_a_scan(
 
 def test_every_type_of_column_is_written_alike_with_and_without_spark(spark: SparkSession, tmp_path: Path) -> None:
     from pipelines.lakehouse.layout import WINDOWS
-    from pipelines.lakehouse.small import take, take_fingerprinted
-    from pipelines.lakehouse.write import fingerprint, replace_range, with_day
+    from pipelines.replay.collect import collect_fingerprinted, take
+    from pipelines.replay.fingerprint import fingerprint
+    from pipelines.replay.write import replace_range, with_day
 
     frame = spark.sql(
         """
@@ -193,14 +197,14 @@ def test_every_type_of_column_is_written_alike_with_and_without_spark(spark: Spa
         FROM range(3)
         """
     )
-    house = Lakehouse.at(tmp_path)
-    taken, found = take_fingerprinted(frame, WINDOWS)
+    lakehouse = Lakehouse.at(tmp_path)
+    taken, found = collect_fingerprinted(frame, WINDOWS)
     assert found == fingerprint(frame).fingerprint
     assert take(frame, WINDOWS).rows.drop_columns(["x"]).equals(taken.rows.drop_columns(["x"]))
     for name, rows in (("windows/with", with_day(frame, WINDOWS)), ("windows/without", taken.rows)):
         for output in (EVERYTHING, DAY_OF_YEAR):
-            replace_range(rows, house, name, WINDOWS, output, {"of": str(output)})
-    tables = [spark.read.format("delta").load(house.uri(name)) for name in ("windows/with", "windows/without")]
+            replace_range(rows, lakehouse, name, WINDOWS, output, {"of": str(output)})
+    tables = [spark.read.format("delta").load(lakehouse.uri(name)) for name in ("windows/with", "windows/without")]
     assert tables[0].schema == tables[1].schema
     assert [fingerprint(table.drop("output_date")).fingerprint for table in tables] == [found, found]
 
@@ -210,19 +214,19 @@ def test_files_that_the_plan_did_not_name_are_told(
 ) -> None:
     from dataclasses import replace
 
-    from pipelines.replay import execute
+    from pipelines.replay.run import execute
 
-    house = tmp_path / "house"
-    shutil.copytree(year, house)
-    plan = make_plan(JOB, DAY_OF_YEAR, house)
+    lakehouse = tmp_path / "house"
+    shutil.copytree(year, lakehouse)
+    plan = make_plan(JOB, DAY_OF_YEAR, lakehouse)
     (read,) = plan.reads
     other = replace(plan, reads=(replace(read, files=2),))
-    summary = execute(other, JOB, Lakehouse.at(house), spark=spark)
+    summary = execute(other, JOB, Lakehouse.at(lakehouse), spark=spark)
     (warning,) = summary.warnings
     assert warning.startswith(
         f"arrivals/cars: the plan named 2 file(s) of {read.size_bytes} bytes, the run opened 3 of"
     )
-    assert runs.runs_of(Lakehouse.at(house), "cars")[-1]["warnings"] == [warning]
+    assert runs.runs_of(Lakehouse.at(lakehouse), "cars")[-1]["warnings"] == [warning]
 
 
 def test_a_hundred_batches_give_what_one_gives_from_as_few_files(spark: SparkSession, tmp_path: Path) -> None:
@@ -231,7 +235,7 @@ def test_a_hundred_batches_give_what_one_gives_from_as_few_files(spark: SparkSes
     for batch in range(100):
         ingest(JOB, "cars", [_arrivals(tmp_path / f"{batch}.parquet", batch * 20, 20, 1)], many)
     first = OutputRange(T("2026-01-01T03:00:00Z"), T("2026-01-01T23:00:00Z"))
-    whole, parts = (replay(JOB, first, house, spark=spark) for house in (one, many))
+    whole, parts = (replay(JOB, first, lakehouse, spark=spark) for lakehouse in (one, many))
     assert parts.output_fingerprint == whole.output_fingerprint
     assert _rows(many, "verdicts") == _rows(one, "verdicts")
     assert (whole.files_read, parts.files_read) == ({"arrivals/cars": 1}, {"arrivals/cars": 1})
@@ -243,21 +247,21 @@ def test_a_hundred_batches_give_what_one_gives_from_as_few_files(spark: SparkSes
 def test_the_live_run_passes_over_compaction(spark: SparkSession, tmp_path: Path) -> None:
     from pipelines.live.run import stream
 
-    house = tmp_path / "house"
+    lakehouse = tmp_path / "house"
     compacted = 0
     for begin in (0, 20):
         for batch in range(begin, begin + 20):
             file = _arrivals(tmp_path / f"{batch}.parquet", batch * 20, 20, 1)
-            compacted += ingest(JOB, "cars", [file], house).compacted_days
-        stream(JOB, house, spark=spark)
+            compacted += ingest(JOB, "cars", [file], lakehouse).compacted_days
+        stream(JOB, lakehouse, spark=spark)
     assert compacted >= 2
-    replay(JOB, EVERYTHING, house, spark=spark)
-    live = [{name: row[name] for name in row if name != "emitted_at"} for row in _rows(house, "stream_windows")]
-    assert live == _rows(house, "windows")
+    replay(JOB, EVERYTHING, lakehouse, spark=spark)
+    live = [{name: row[name] for name in row if name != "emitted_at"} for row in _rows(lakehouse, "stream_windows")]
+    assert live == _rows(lakehouse, "windows")
 
 
 def test_an_hour_of_a_big_day_reads_the_pages_of_that_hour(spark: SparkSession, tmp_path: Path) -> None:
-    from pipelines.lakehouse.write import read_arrivals
+    from pipelines.replay.read import read_arrivals
 
     many = 240_000
     times = pa.array([1_767_225_600_000_000 + 360_000 * place for place in range(many)], pa.timestamp("us", "UTC"))

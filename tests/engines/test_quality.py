@@ -12,10 +12,10 @@ import pytest
 
 from pipelines.core.model import EVERYTHING, OutputRange
 from pipelines.core.time import parse_instant
+from pipelines.ingest.batch import ingest
 from pipelines.job.load import parse_job
-from pipelines.lakehouse.ingest import ingest
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.replay import replay
+from pipelines.replay.run import replay
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,7 +66,7 @@ query:
 @pytest.fixture(scope="module")
 def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lakehouse with an arrival log of a day and its replay."""
-    house = tmp_path_factory.mktemp("quality") / "house"
+    lakehouse = tmp_path_factory.mktemp("quality") / "house"
     rng = random.Random(3)
     start = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
     records = []
@@ -76,11 +76,11 @@ def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
         record = {"arrival_time": arrival.isoformat(), "input_partition": sequence % 2, "sequence": sequence}
         values = {"at": at.isoformat(), "booth": rng.choice("ab"), "n": sequence, "toll": "1.50", "w": 0.1 * sequence}
         records.append({**record, **values})
-    file = house.parent / "cars.jsonl"
+    file = lakehouse.parent / "cars.jsonl"
     file.write_text("".join(json.dumps(record) + "\n" for record in records))
-    assert ingest(JOB, "cars", [file], house).quarantined == 0
-    replay(JOB, EVERYTHING, house, spark=spark)
-    return house
+    assert ingest(JOB, "cars", [file], lakehouse).quarantined == 0
+    replay(JOB, EVERYTHING, lakehouse, spark=spark)
+    return lakehouse
 
 
 @pytest.fixture
@@ -121,11 +121,11 @@ def _expr(text: str) -> Any:
 def test_what_ingest_and_replay_wrote_keeps_its_contracts(spark: SparkSession, whole: Path) -> None:
     from pipelines.quality.contracts import check_arrivals, check_windows
 
-    house = Lakehouse.at(whole)
+    lakehouse = Lakehouse.at(whole)
     for result in (
-        check_arrivals(spark, house, JOB.inputs[0], EVERYTHING),
-        check_windows(spark, house, JOB, EVERYTHING),
-        check_windows(spark, house, JOB, OutputRange(T("2026-01-01T05:00:00Z"), T("2026-01-01T09:00:00Z"))),
+        check_arrivals(spark, lakehouse, JOB.inputs[0], EVERYTHING),
+        check_windows(spark, lakehouse, JOB, EVERYTHING),
+        check_windows(spark, lakehouse, JOB, OutputRange(T("2026-01-01T05:00:00Z"), T("2026-01-01T09:00:00Z"))),
     ):
         assert (result.passed, result.blocking, result.failed_rows, result.sample) == (True, True, 0, ())
 
@@ -260,8 +260,8 @@ def test_every_kind_of_window_keeps_the_contract_that_its_job_gives(
 ) -> None:
     from pipelines.batch.engine import run
     from pipelines.lakehouse.layout import WINDOWS
-    from pipelines.lakehouse.write import with_day
     from pipelines.quality.contracts import check_frame, windows_contract
+    from pipelines.replay.write import with_day
 
     job = parse_job(
         f"""

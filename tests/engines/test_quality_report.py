@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from report_house import JOB, JOB_TEXT, arrivals, build
+from report_lakehouse import JOB, JOB_TEXT, arrivals, build
 
 from pipelines.cli.main import run
 from pipelines.core.model import EVERYTHING, OutputRange
@@ -37,13 +37,13 @@ MORNING = OutputRange(parse_instant("2026-01-02T06:00:00Z"), parse_instant("2026
 
 
 @pytest.fixture(scope="module")
-def house(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
+def lakehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
     return build(tmp_path_factory.mktemp("spark") / "house", live=True)
 
 
 @pytest.mark.parametrize("output", [EVERYTHING, MORNING])
-def test_spark_counts_the_same_cells_as_the_files(house: Lakehouse, output: OutputRange) -> None:
-    files, spark = events_of(house, JOB.inputs[0], output), events_of(house, EXPRESSION.inputs[0], output)
+def test_spark_counts_the_same_cells_as_the_files(lakehouse: Lakehouse, output: OutputRange) -> None:
+    files, spark = events_of(lakehouse, JOB.inputs[0], output), events_of(lakehouse, EXPRESSION.inputs[0], output)
     assert isinstance(files, FileEvents)
     assert isinstance(spark, SparkEvents)
     extent = files.extent()
@@ -56,7 +56,7 @@ def test_spark_counts_the_same_cells_as_the_files(house: Lakehouse, output: Outp
     assert sum(files.cells(*shape).decided.values()) == (128 if output == EVERYTHING else 8)
 
 
-def test_events_on_a_bound_lie_in_the_same_band_for_both(house: Lakehouse) -> None:
+def test_events_on_a_bound_lie_in_the_same_band_for_both(lakehouse: Lakehouse) -> None:
     lags_us = [0, 1, -1, 20 * MINUTE, 20 * MINUTE + 1, -5 * MINUTE, -5 * MINUTE - 1, HOUR]
     bands = all_bands(5 * MINUTE, 20 * MINUTE)
     want = [sum(edge_us < lag_us for edge_us in bands.lags_us) for lag_us in lags_us]
@@ -68,7 +68,7 @@ def test_events_on_a_bound_lie_in_the_same_band_for_both(house: Lakehouse) -> No
             "kind": ["event"] * len(lags_us),
         }
     )
-    place = f"{house.root}/arrivals/bounds"
+    place = f"{lakehouse.root}/arrivals/bounds"
     write_deltalake(place, rows)
     shape = (bins_over(at_us, at_us), bands, [])
     for found in (
@@ -78,8 +78,8 @@ def test_events_on_a_bound_lie_in_the_same_band_for_both(house: Lakehouse) -> No
         assert found.cells(*shape).counts == {(0, band): want.count(band) for band in want}
 
 
-def test_every_check_passes_on_what_is_right_and_says_what_was_not_checked(house: Lakehouse) -> None:
-    results, skipped = run_checks(JOB, house, EVERYTHING)
+def test_every_check_passes_on_what_is_right_and_says_what_was_not_checked(lakehouse: Lakehouse) -> None:
+    results, skipped = run_checks(JOB, lakehouse, EVERYTHING)
     assert [(result.name, result.passed) for result in results] == [
         ("arrival_order", True),
         ("arrival_contract", True),
@@ -93,14 +93,14 @@ def test_every_check_passes_on_what_is_right_and_says_what_was_not_checked(house
 def test_a_failed_check_stands_on_the_page_and_ends_the_command_with_1(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    house = build(tmp_path / "house", live=True, hours=6)
-    table = DeltaTable(house.uri("windows/cars"))
+    lakehouse = build(tmp_path / "house", live=True, hours=6)
+    table = DeltaTable(lakehouse.uri("windows/cars"))
     rows = table.to_pyarrow_table()
     doubled = pa.concat_tables([rows, rows.slice(0, 1)])
     write_deltalake(table, doubled, mode="overwrite")
     (tmp_path / "cars.yaml").write_text(JOB_TEXT)
     job = str(tmp_path / "cars.yaml")
-    assert run(["report", job, "--lakehouse", house.root, "--json"]) == 1
+    assert run(["report", job, "--lakehouse", lakehouse.root, "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     failed = {check["name"]: check["failed_rows"] for check in told["checks"] if not check["passed"]}
     assert failed == {"window_schema": 2, "window_contract": 2}
@@ -108,7 +108,7 @@ def test_a_failed_check_stands_on_the_page_and_ends_the_command_with_1(
 
 
 def test_a_log_without_a_replay_is_checked_as_far_as_it_goes(spark: SparkSession, tmp_path: Path) -> None:
-    house = build(tmp_path / "house", replay=False, hours=len(arrivals()) // 48)
-    results, skipped = run_checks(JOB, house, EVERYTHING)
+    lakehouse = build(tmp_path / "house", replay=False, hours=len(arrivals()) // 48)
+    results, skipped = run_checks(JOB, lakehouse, EVERYTHING)
     assert [result.name for result in results] == ["arrival_order", "arrival_contract"]
     assert skipped == ["No replay has written windows, so neither they nor the events' fates were checked."]

@@ -68,7 +68,7 @@ def _windows() -> list[Row]:
     ]
 
 
-def _house(root: Path, table: str, rows: list[Row]) -> Lakehouse:
+def _lakehouse(root: Path, table: str, rows: list[Row]) -> Lakehouse:
     kinds = {
         "window_start": TIMESTAMP,
         "window_end": TIMESTAMP,
@@ -84,7 +84,7 @@ def _house(root: Path, table: str, rows: list[Row]) -> Lakehouse:
 def _checked(root: Path, change: Callable[[list[Row]], None]) -> CheckResult:
     rows = _windows()
     change(rows)
-    result = check_window_results(_house(root, "windows/cars", rows), JOB, EVERYTHING)
+    result = check_window_results(_lakehouse(root, "windows/cars", rows), JOB, EVERYTHING)
     assert result is not None
     return result
 
@@ -148,9 +148,9 @@ def test_of_many_broken_rows_twenty_are_named_and_all_counted(tmp_path: Path) ->
 def test_only_the_range_is_checked(tmp_path: Path) -> None:
     rows = _windows()
     rows[-1]["cars"] = 0
-    house = _house(tmp_path, "windows/cars", rows)
-    before = check_window_results(house, JOB, OutputRange(None, parse_instant("2026-01-01T12:00:00Z")))
-    after = check_window_results(house, JOB, OutputRange(parse_instant("2026-01-01T12:00:00Z"), None))
+    lakehouse = _lakehouse(tmp_path, "windows/cars", rows)
+    before = check_window_results(lakehouse, JOB, OutputRange(None, parse_instant("2026-01-01T12:00:00Z")))
+    after = check_window_results(lakehouse, JOB, OutputRange(parse_instant("2026-01-01T12:00:00Z"), None))
     assert before is not None
     assert after is not None
     assert (before.passed, after.passed) == (True, False)
@@ -176,23 +176,23 @@ def test_a_true_difference_blocks_and_rounding_does_not(tmp_path: Path) -> None:
     rows = _differences(
         [(3, "different", "floating_point_only"), (5, "missing_in_stream", "another_policy"), (7, "odd", None)]
     )
-    house = _house(tmp_path, "reconciliations/cars", rows)
-    result = check_matches_stream(house, JOB, EVERYTHING)
+    lakehouse = _lakehouse(tmp_path, "reconciliations/cars", rows)
+    result = check_matches_stream(lakehouse, JOB, EVERYTHING)
     assert result is not None
     assert (result.name, result.passed, result.failed_rows) == ("matches_stream", False, 2)
     assert [(row["window_end"], row["problem"]) for row in result.sample] == [
         ("2026-01-01T05:00:00Z", "the replay and the live run differ"),
         ("2026-01-01T07:00:00Z", "the status is not known; no cause is named"),
     ]
-    before = check_matches_stream(house, JOB, OutputRange(None, parse_instant("2026-01-01T05:00:00Z")))
+    before = check_matches_stream(lakehouse, JOB, OutputRange(None, parse_instant("2026-01-01T05:00:00Z")))
     assert before is not None
     assert before.passed
     assert (tmp_path / "_quality" / "cars" / "reconciliations.json").is_file()
 
 
 def test_no_difference_at_all_passes(tmp_path: Path) -> None:
-    house = _house(tmp_path, "reconciliations/cars", _differences([(3, "different", "another_policy")]))
-    nothing = check_matches_stream(house, JOB, OutputRange(parse_instant("2026-01-02T00:00:00Z"), None))
+    lakehouse = _lakehouse(tmp_path, "reconciliations/cars", _differences([(3, "different", "another_policy")]))
+    nothing = check_matches_stream(lakehouse, JOB, OutputRange(parse_instant("2026-01-02T00:00:00Z"), None))
     assert nothing is not None
     assert nothing.passed
 

@@ -13,15 +13,15 @@ from deltalake import DeltaTable, write_deltalake
 
 from pipelines.core.errors import UsageError
 from pipelines.core.model import EVERYTHING, Job, OutputRange
-from pipelines.core.readrange import ReadRange
 from pipelines.core.time import parse_instant, to_datetime
+from pipelines.ingest.batch import ingest
 from pipelines.job.load import parse_job
-from pipelines.lakehouse.ingest import ingest
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import plain_rows, rows_of
-from pipelines.reconcile.recompute import Logs, Remembering, window_rows
+from pipelines.plan.read_range import ReadRange
+from pipelines.recompute.windows import Logs, Remembering, window_rows
 from pipelines.reconcile.run import reconcile
-from pipelines.replay import replay
+from pipelines.replay.run import replay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,21 +85,25 @@ STAYS = {"cars": [{**row, "until": _at(m + 5)} for row, m in zip(CARS["cars"], M
 
 
 def _replayed(
-    job: Job, records: Mapping[str, Sequence[Row]], house: Path, spark: SparkSession, output: OutputRange = EVERYTHING
+    job: Job,
+    records: Mapping[str, Sequence[Row]],
+    lakehouse: Path,
+    spark: SparkSession,
+    output: OutputRange = EVERYTHING,
 ) -> Path:
     """A lakehouse that holds the records and the job's replay over them."""
     for name, rows in records.items():
-        file = house.parent / f"{name}.jsonl"
+        file = lakehouse.parent / f"{name}.jsonl"
         numbered = [{"input_partition": 0, "sequence": number, **row} for number, row in enumerate(rows)]
         file.write_text("".join(json.dumps(row) + "\n" for row in numbered))
-        assert ingest(job, name, [file], house).quarantined == 0
-    replay(job, output, house, spark=spark)
-    return house
+        assert ingest(job, name, [file], lakehouse).quarantined == 0
+    replay(job, output, lakehouse, spark=spark)
+    return lakehouse
 
 
-def _live(job: Job, house: Path, lost: Sequence[Event] = (), output: OutputRange = EVERYTHING) -> list[Row]:
+def _live(job: Job, lakehouse: Path, lost: Sequence[Event] = (), output: OutputRange = EVERYTHING) -> list[Row]:
     """What a live run of ``job`` that never saw some events would have written, by the reference engine."""
-    arrivals = Logs(Lakehouse.at(house)).of(job, ReadRange(None, None, "the whole log"))
+    arrivals = Logs(Lakehouse.at(lakehouse)).of(job, ReadRange(None, None, "the whole log"))
     seen = [one for one in arrivals if (one.input, one.input_partition, one.sequence) not in lost]
     assert len(seen) == len(arrivals) - len(lost)
     rows = [{**row} for row in window_rows(job, seen, output, Remembering())]
@@ -109,14 +113,14 @@ def _live(job: Job, house: Path, lost: Sequence[Event] = (), output: OutputRange
     return rows
 
 
-def _write_stream(job: Job, house: Path, rows: list[Row]) -> None:
-    schema = DeltaTable(str(house / "windows" / job.name)).to_pyarrow_table().schema
-    write_deltalake(str(house / "stream_windows" / job.name), pa.Table.from_pylist(rows, schema=schema))
+def _write_stream(job: Job, lakehouse: Path, rows: list[Row]) -> None:
+    schema = DeltaTable(str(lakehouse / "windows" / job.name)).to_pyarrow_table().schema
+    write_deltalake(str(lakehouse / "stream_windows" / job.name), pa.Table.from_pylist(rows, schema=schema))
 
 
-def _causes(job: Job, house: Path) -> list[tuple[str, str, str, list[str]]]:
+def _causes(job: Job, lakehouse: Path) -> list[tuple[str, str, str, list[str]]]:
     """Status, end (minutes and seconds), cause and lost events of each difference."""
-    rows = rows_of(job, "reconciliations", house)
+    rows = rows_of(job, "reconciliations", lakehouse)
     assert rows is not None
     found = []
     for row in plain_rows(rows):
@@ -129,24 +133,24 @@ def test_an_event_that_a_join_lost_and_a_row_that_was_deleted_are_each_named(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     job = _trips("inner")
-    house = _replayed(job, TRIPS, tmp_path / "house", spark)
-    rows = _live(job, house, [("exits", 0, 11)])
-    _write_stream(job, house, [row for row in rows if row["window_end"].minute != 50])
-    reconcile(job, EVERYTHING, house, spark=spark)
-    different, missing = _causes(job, house)
+    lakehouse = _replayed(job, TRIPS, tmp_path / "house", spark)
+    rows = _live(job, lakehouse, [("exits", 0, 11)])
+    _write_stream(job, lakehouse, [row for row in rows if row["window_end"].minute != 50])
+    reconcile(job, EVERYTHING, lakehouse, spark=spark)
+    different, missing = _causes(job, lakehouse)
     # a pair that is gone may have lost either event
     assert different == ("different", "30:00", "lost_events", ["entries/0/11"])
     assert missing == ("missing_in_stream", "50:00", "row_missing_in_stream", [])
-    rows = plain_rows(rows_of(job, "reconciliations", house))  # type: ignore[arg-type,assignment]
+    rows = plain_rows(rows_of(job, "reconciliations", lakehouse))  # type: ignore[arg-type,assignment]
     assert json.loads(rows[0]["evidence"])["or_one_of"] == [["exits/0/11"]]
 
 
 def test_an_unmatched_left_row_tells_which_event_of_the_pair_was_lost(spark: SparkSession, tmp_path: Path) -> None:
     job = _trips("left")
-    house = _replayed(job, TRIPS, tmp_path / "house", spark)
-    _write_stream(job, house, _live(job, house, [("exits", 0, 11)]))
-    reconcile(job, EVERYTHING, house, spark=spark)
-    assert _causes(job, house) == [
+    lakehouse = _replayed(job, TRIPS, tmp_path / "house", spark)
+    _write_stream(job, lakehouse, _live(job, lakehouse, [("exits", 0, 11)]))
+    reconcile(job, EVERYTHING, lakehouse, spark=spark)
+    assert _causes(job, lakehouse) == [
         ("different", "30:00", "lost_events", ["exits/0/11"]),
         ("different", "40:00", "lost_events", ["exits/0/11"]),
     ]
@@ -154,11 +158,11 @@ def test_an_unmatched_left_row_tells_which_event_of_the_pair_was_lost(spark: Spa
 
 def test_a_join_s_value_that_no_lost_event_gives_is_unexplained(spark: SparkSession, tmp_path: Path) -> None:
     job = _trips("inner")
-    house = _replayed(job, TRIPS, tmp_path / "house", spark)
-    rows = _live(job, house)
+    lakehouse = _replayed(job, TRIPS, tmp_path / "house", spark)
+    rows = _live(job, lakehouse)
     rows[2]["tolls"] = -1
-    _write_stream(job, house, rows)
-    assert reconcile(job, EVERYTHING, house, spark=spark).by_cause == {"unexplained": 1}
+    _write_stream(job, lakehouse, rows)
+    assert reconcile(job, EVERYTHING, lakehouse, spark=spark).by_cause == {"unexplained": 1}
 
 
 @pytest.mark.parametrize(
@@ -172,10 +176,10 @@ def test_a_join_s_value_that_no_lost_event_gives_is_unexplained(spark: SparkSess
 def test_a_session_that_ended_early_is_one_loss_though_two_rows_differ(
     job: Job, spark: SparkSession, tmp_path: Path
 ) -> None:
-    house = _replayed(job, CARS, tmp_path / "house", spark)
-    _write_stream(job, house, _live(job, house, [("cars", 0, 10)]))
-    reconcile(job, EVERYTHING, house, spark=spark)
-    assert _causes(job, house) == [
+    lakehouse = _replayed(job, CARS, tmp_path / "house", spark)
+    _write_stream(job, lakehouse, _live(job, lakehouse, [("cars", 0, 10)]))
+    reconcile(job, EVERYTHING, lakehouse, spark=spark)
+    assert _causes(job, lakehouse) == [
         ("missing_in_replay", "26:00", "lost_events", ["cars/0/10"]),
         ("missing_in_stream", "27:00", "lost_events", ["cars/0/10"]),
     ]
@@ -183,11 +187,11 @@ def test_a_session_that_ended_early_is_one_loss_though_two_rows_differ(
 
 def test_an_event_that_a_stream_insight_run_lost_is_named(spark: SparkSession, tmp_path: Path) -> None:
     job = _job("stream_insight", "{advance: {every: 3}, delay: 0s, action: adjust}", "{tumbling: {size: 10m}}")
-    house = _replayed(job, CARS, tmp_path / "house", spark)
-    rows = _live(job, house, [("cars", 0, 8)])
-    _write_stream(job, house, [row for row in rows if row["window_end"].minute != 40])
-    reconcile(job, EVERYTHING, house, spark=spark)
-    assert _causes(job, house) == [
+    lakehouse = _replayed(job, CARS, tmp_path / "house", spark)
+    rows = _live(job, lakehouse, [("cars", 0, 8)])
+    _write_stream(job, lakehouse, [row for row in rows if row["window_end"].minute != 40])
+    reconcile(job, EVERYTHING, lakehouse, spark=spark)
+    assert _causes(job, lakehouse) == [
         ("different", "30:00", "lost_events", ["cars/0/8"]),
         ("missing_in_stream", "40:00", "row_missing_in_stream", []),
     ]
@@ -199,10 +203,10 @@ def test_a_lost_lifetime_explains_every_window_whose_bounds_it_moved(
 ) -> None:
     ordering = "{advance: {every: 1}, delay: 1m, action: drop}"
     job = _job("stream_insight", ordering, window, ", until TIMESTAMP", ", shape: interval, end_by: until")
-    house = _replayed(job, STAYS, tmp_path / "house", spark)
-    _write_stream(job, house, _live(job, house, [("cars", 0, 8)]))
-    result = reconcile(job, EVERYTHING, house, spark=spark)
-    causes = _causes(job, house)
+    lakehouse = _replayed(job, STAYS, tmp_path / "house", spark)
+    _write_stream(job, lakehouse, _live(job, lakehouse, [("cars", 0, 8)]))
+    result = reconcile(job, EVERYTHING, lakehouse, spark=spark)
+    causes = _causes(job, lakehouse)
     assert len(causes) == result.differing > 4
     assert {(cause, *lost) for _, _, cause, lost in causes} == {("lost_events", "cars/0/8")}
 
@@ -218,26 +222,26 @@ def test_a_policy_is_proved_over_a_part_of_the_log_with_the_watermark_it_begins_
     ordering = "{early_arrival: off, late_arrival: 5m, out_of_order: %s, action: drop}"
     job, ran = (_job("stream_analytics", ordering % width, "{tumbling: {size: 6h}}") for width in ("2d", "1d"))
     day = OutputRange(parse_instant("2026-01-03T00:00:00Z"), parse_instant("2026-01-04T00:00:00Z"))
-    house = _replayed(job, {"cars": [*rows, *other]}, tmp_path / "house", spark, day)
-    _write_stream(job, house, _live(ran, house, output=day))
-    assert reconcile(job, day, house, spark=spark).by_cause == {"another_policy": 3}
-    rows = plain_rows(rows_of(job, "reconciliations", house))  # type: ignore[arg-type]
+    lakehouse = _replayed(job, {"cars": [*rows, *other]}, tmp_path / "house", spark, day)
+    _write_stream(job, lakehouse, _live(ran, lakehouse, output=day))
+    assert reconcile(job, day, lakehouse, spark=spark).by_cause == {"another_policy": 3}
+    rows = plain_rows(rows_of(job, "reconciliations", lakehouse))  # type: ignore[arg-type]
     settings = json.loads(rows[0]["evidence"])["settings"]
     assert settings == {"ordering.out_of_order": {"job_file": "2d", "live_run": "1d"}}
 
 
 def test_a_table_of_the_catalog_is_compared_by_its_name(spark: SparkSession, tmp_path: Path) -> None:
     job = _job("stream_insight", "{advance: {every: 1}, action: drop}", "{tumbling: {size: 10m}}")
-    house = _replayed(job, CARS, tmp_path / "house", spark)
-    rows = _live(job, house)
+    lakehouse = _replayed(job, CARS, tmp_path / "house", spark)
+    rows = _live(job, lakehouse)
     rows[1]["numbers"] += 1
-    _write_stream(job, house, rows)
+    _write_stream(job, lakehouse, rows)
     spark.sql(f"CREATE DATABASE live LOCATION '{tmp_path}/live'")
     try:
-        spark.sql(f"CREATE TABLE live.cars USING delta LOCATION '{house}/stream_windows/cars'")
-        result = reconcile(job, EVERYTHING, house, against="live.cars", spark=spark)
+        spark.sql(f"CREATE TABLE live.cars USING delta LOCATION '{lakehouse}/stream_windows/cars'")
+        result = reconcile(job, EVERYTHING, lakehouse, against="live.cars", spark=spark)
         with pytest.raises(UsageError, match=r"the catalog has no table live\.bikes"):
-            reconcile(job, EVERYTHING, house, against="live.bikes", spark=spark)
+            reconcile(job, EVERYTHING, lakehouse, against="live.bikes", spark=spark)
     finally:
         spark.sql("DROP DATABASE live CASCADE")
     assert (result.against, result.by_status) == ("live.cars", {"different": 1})

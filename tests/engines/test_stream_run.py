@@ -20,16 +20,16 @@ import pytest
 
 from pipelines.core.errors import DataRefused, UsageError
 from pipelines.core.model import Arrival, Job
-from pipelines.core.reference import run
 from pipelines.core.time import HOUR, MINUTE, SECOND, format_instant, from_datetime, parse_instant
+from pipelines.ingest.batch import ingest
 from pipelines.job.expressions import instant_sql
 from pipelines.job.load import parse_job
 from pipelines.lakehouse import runs
-from pipelines.lakehouse.ingest import ingest
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.live.control import latest
-from pipelines.live.program import refuse
 from pipelines.live.run import stream
+from pipelines.live.spark.announcements import latest
+from pipelines.live.state.program import refuse
+from pipelines.reference.engine import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -129,7 +129,7 @@ def passages(count: int) -> list[Arrival]:
     return log
 
 
-def load(house: Lakehouse, job: Job, log: Sequence[Arrival], folder: Path) -> None:
+def load(lakehouse: Lakehouse, job: Job, log: Sequence[Arrival], folder: Path) -> None:
     """One batch of the arrival log."""
     path = folder / f"{log[0].input}-{log[0].input_partition}-{log[0].sequence}-{len(log)}.jsonl"
     instants = {"at", "ends"}
@@ -141,12 +141,12 @@ def load(house: Lakehouse, job: Job, log: Sequence[Arrival], folder: Path) -> No
             }
             place = {"arrival_time": format_instant(row.arrival_time_us), "input_partition": row.input_partition}
             file.write(json.dumps({**place, "sequence": row.sequence, **payload}, default=str) + "\n")
-    ingest(job, log[0].input, [path], house)
+    ingest(job, log[0].input, [path], lakehouse)
 
 
 def expected(job: Job, log: Sequence[Arrival]) -> Counter[str]:
     """The windows by the reference engine."""
-    from pipelines.batch.row_expressions import SparkExpressions
+    from pipelines.batch.spark.expressions import SparkExpressions
 
     outcome = run(job, log, evaluate=SparkExpressions(), instant_sql=instant_sql)
     return Counter(
@@ -155,9 +155,9 @@ def expected(job: Job, log: Sequence[Arrival]) -> Counter[str]:
     )
 
 
-def given(house: Lakehouse, job: Job) -> Counter[str]:
+def given(lakehouse: Lakehouse, job: Job) -> Counter[str]:
     """The windows that stand in ``stream_windows``."""
-    table = house.open(f"stream_windows/{job.name}")
+    table = lakehouse.open(f"stream_windows/{job.name}")
     assert table is not None
     rows = table.to_pyarrow_table().to_pylist()
     assert all(row["emitted_at"] is not None and row["output_date"] == row["window_end"].date() for row in rows)
@@ -174,8 +174,8 @@ def given(house: Lakehouse, job: Job) -> Counter[str]:
     )
 
 
-def verdict_count(house: Lakehouse, job: Job) -> int:
-    table = house.open(f"stream_verdicts/{job.name}")
+def verdict_count(lakehouse: Lakehouse, job: Job) -> int:
+    table = lakehouse.open(f"stream_verdicts/{job.name}")
     assert table is not None
     rows = table.to_pyarrow_table(columns=["input", "input_partition", "sequence"]).to_pylist()
     assert len({tuple(row.values()) for row in rows}) == len(rows)
@@ -184,80 +184,80 @@ def verdict_count(house: Lakehouse, job: Job) -> int:
 
 @pytest.mark.spark
 def test_a_log_that_comes_in_pieces_gives_what_it_gives_in_one(tmp_path: Path, spark: SparkSession) -> None:
-    job, house, log = parse_job(TOLLS), Lakehouse.at(tmp_path / "lake"), tolls(120)
+    job, lakehouse, log = parse_job(TOLLS), Lakehouse.at(tmp_path / "lake"), tolls(120)
     for begin, end in ((0, 50), (50, 51), (51, 120)):
-        load(house, job, log[begin:end], tmp_path)
-        summary = stream(job, house, spark=spark, files_per_trigger=1)
-        assert given(house, job) == expected(job, log[:end])
+        load(lakehouse, job, log[begin:end], tmp_path)
+        summary = stream(job, lakehouse, spark=spark, files_per_trigger=1)
+        assert given(lakehouse, job) == expected(job, log[:end])
     assert summary.generation == 0
     assert summary.provisional_windows > 0
     adjusted = [one for one in run_fates(job, log) if one != "accepted"]
-    assert verdict_count(house, job) == len(adjusted)
-    (last,) = runs.runs_of(house, job.name)[-1:]
+    assert verdict_count(lakehouse, job) == len(adjusted)
+    (last,) = runs.runs_of(lakehouse, job.name)[-1:]
     assert (last["kind"], last["status"], last["job_fingerprint"]) == ("stream", "succeeded", job.fingerprint)
-    nothing_new = stream(job, house, spark=spark)
+    nothing_new = stream(job, lakehouse, spark=spark)
     assert nothing_new.windows == 0
-    assert given(house, job) == expected(job, log)
+    assert given(lakehouse, job) == expected(job, log)
 
 
 def run_fates(job: Job, log: Sequence[Arrival]) -> list[str]:
-    from pipelines.batch.row_expressions import SparkExpressions
+    from pipelines.batch.spark.expressions import SparkExpressions
 
     return [fate.verdict for fate in run(job, log, evaluate=SparkExpressions()).fates]
 
 
 @pytest.mark.spark
 def test_triggers_of_any_size_give_the_same_for_a_commit_of_many_files(tmp_path: Path, spark: SparkSession) -> None:
-    job, house, log = parse_job(LASTING), Lakehouse.at(tmp_path / "lake"), stays(90)
-    load(house, job, log[:70], tmp_path)
-    load(house, job, log[70:], tmp_path)
-    table = house.open("arrivals/stays")
+    job, lakehouse, log = parse_job(LASTING), Lakehouse.at(tmp_path / "lake"), stays(90)
+    load(lakehouse, job, log[:70], tmp_path)
+    load(lakehouse, job, log[70:], tmp_path)
+    table = lakehouse.open("arrivals/stays")
     assert table is not None
     assert len(table.file_uris()) > 3
     for files in (1, 2, 1000):
-        stream(job, house, spark=spark, files_per_trigger=files, anew=True)
-        assert given(house, job) == expected(job, log)
-        assert verdict_count(house, job) == len(log)
+        stream(job, lakehouse, spark=spark, files_per_trigger=files, anew=True)
+        assert given(lakehouse, job) == expected(job, log)
+        assert verdict_count(lakehouse, job) == len(log)
 
 
 @pytest.mark.spark
 def test_a_partition_heard_late_and_a_job_that_changed_begin_the_stream_again(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    job, house, log = parse_job(TOLLS), Lakehouse.at(tmp_path / "lake"), tolls(60)
+    job, lakehouse, log = parse_job(TOLLS), Lakehouse.at(tmp_path / "lake"), tolls(60)
     for partition in (0, 1):
-        load(house, job, [row for row in log if row.input_partition == partition], tmp_path)
-        stream(job, house, spark=spark)
-    announced = latest(house, job)
+        load(lakehouse, job, [row for row in log if row.input_partition == partition], tmp_path)
+        stream(job, lakehouse, spark=spark)
+    announced = latest(lakehouse, job)
     assert announced is not None
     assert announced.generation == 1
-    assert given(house, job) == expected(job, log)
+    assert given(lakehouse, job) == expected(job, log)
     wider = parse_job(TOLLS.replace("late_arrival: 20m", "late_arrival: 40m"))
     with pytest.raises(UsageError, match="another version of the job file"):
-        stream(wider, house, spark=spark)
-    stream(wider, house, spark=spark, anew=True)
-    assert given(house, wider) == expected(wider, log)
+        stream(wider, lakehouse, spark=spark)
+    stream(wider, lakehouse, spark=spark, anew=True)
+    assert given(lakehouse, wider) == expected(wider, log)
 
 
 @pytest.mark.spark
 def test_a_left_join_of_two_logs_gives_the_reference(tmp_path: Path, spark: SparkSession) -> None:
-    job, house, log = parse_job(PASSED), Lakehouse.at(tmp_path / "lake"), passages(100)
+    job, lakehouse, log = parse_job(PASSED), Lakehouse.at(tmp_path / "lake"), passages(100)
     for begin, end in ((0, 60), (60, 100)):
         for name in ("exits", "entries"):
-            load(house, job, [row for row in log[begin:end] if row.input == name], tmp_path)
-        stream(job, house, spark=spark)
-        assert given(house, job) == expected(job, log[:end])
+            load(lakehouse, job, [row for row in log[begin:end] if row.input == name], tmp_path)
+        stream(job, lakehouse, spark=spark)
+        assert given(lakehouse, job) == expected(job, log[:end])
 
 
 @pytest.mark.spark
 def test_a_sum_beyond_bigint_stops_the_stream_with_its_own_sentence(tmp_path: Path, spark: SparkSession) -> None:
     job = parse_job(TOLLS.replace("sum(axles)", "sum(4000000000000000000L)"))
-    house, log = Lakehouse.at(tmp_path / "lake"), tolls(60)
-    load(house, job, log, tmp_path)
+    lakehouse, log = Lakehouse.at(tmp_path / "lake"), tolls(60)
+    load(lakehouse, job, log, tmp_path)
     with pytest.raises(DataRefused, match="leaves the range of BIGINT"):
-        stream(job, house, spark=spark)
-    assert house.open("stream_windows/tolls") is None
-    assert runs.runs_of(house, job.name)[-1]["status"] == "failed"
+        stream(job, lakehouse, spark=spark)
+    assert lakehouse.open("stream_windows/tolls") is None
+    assert runs.runs_of(lakehouse, job.name)[-1]["status"] == "failed"
 
 
 def test_an_expression_over_both_sides_of_a_join_is_refused() -> None:
@@ -299,9 +299,9 @@ run.stream(job, root, files_per_trigger=1)
 """
 
 
-def attempt(job_file: Path, house: Lakehouse, at: int) -> subprocess.Popen[bytes]:
+def attempt(job_file: Path, lakehouse: Lakehouse, at: int) -> subprocess.Popen[bytes]:
     """A stream in a process of its own that kills itself before its write number ``at`` (0: never)."""
-    program = [sys.executable, "-c", _RUN, str(job_file), house.root, str(at)]
+    program = [sys.executable, "-c", _RUN, str(job_file), lakehouse.root, str(at)]
     return subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
@@ -310,22 +310,22 @@ def attempt(job_file: Path, house: Lakehouse, at: int) -> subprocess.Popen[bytes
 def test_a_stream_killed_at_any_moment_and_started_again_writes_each_row_once(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    job, house, log = parse_job(TOLLS), Lakehouse.at(tmp_path / "lake"), tolls(80)
+    job, lakehouse, log = parse_job(TOLLS), Lakehouse.at(tmp_path / "lake"), tolls(80)
     job_file = tmp_path / "tolls.yaml"
     job_file.write_text(TOLLS, encoding="utf-8")
-    load(house, job, log[:60], tmp_path)
+    load(lakehouse, job, log[:60], tmp_path)
     # before the first commit; between a batch's two commits; after both, before Spark has noted the batch
     for at in (1, 2, 3):
-        assert attempt(job_file, house, at).wait(300) == -signal.SIGKILL
-    load(house, job, log[60:], tmp_path)
+        assert attempt(job_file, lakehouse, at).wait(300) == -signal.SIGKILL
+    load(lakehouse, job, log[60:], tmp_path)
     chance = Random(int(os.environ.get("TAILRACE_SEED", "1")))
     for _ in range(3):
-        process = attempt(job_file, house, 0)
+        process = attempt(job_file, lakehouse, 0)
         time.sleep(chance.uniform(4, 25))
         process.kill()
         process.wait(60)
-    summary = stream(job, house, spark=spark)
+    summary = stream(job, lakehouse, spark=spark)
     assert summary.generation == 0
-    assert given(house, job) == expected(job, log)
-    assert verdict_count(house, job) == sum(verdict != "accepted" for verdict in run_fates(job, log))
-    assert {one["status"] for one in runs.runs_of(house, job.name)[:3]} == {"abandoned"}
+    assert given(lakehouse, job) == expected(job, log)
+    assert verdict_count(lakehouse, job) == sum(verdict != "accepted" for verdict in run_fates(job, log))
+    assert {one["status"] for one in runs.runs_of(lakehouse, job.name)[:3]} == {"abandoned"}

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pipelines.core.expressions import plain_column
 from pipelines.core.model import Column
-from pipelines.core.readings import plain_column
 from pipelines.transcripts import Case, Outcome, Verdict, judge, read_file, run_case, run_reference, run_spark
 from pipelines.transcripts.run import tiny_programs
 

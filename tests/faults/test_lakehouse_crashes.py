@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from pipelines.core.model import EVERYTHING
+from pipelines.ingest.batch import ingest
 from pipelines.job.load import parse_job
 from pipelines.lakehouse import runs
-from pipelines.lakehouse.ingest import ingest
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import plain_rows, rows_of
 
@@ -46,7 +46,7 @@ from pathlib import Path
 from pipelines.core.model import EVERYTHING
 from pipelines.job.load import parse_job
 from pipelines.lakehouse import write
-from pipelines.replay import replay
+from pipelines.replay.run import replay
 
 plain = write.replace_range
 
@@ -144,7 +144,7 @@ def test_an_ingest_killed_while_it_compacts_loses_and_doubles_nothing(tmp_path: 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 @pytest.mark.slow
 def test_a_replay_killed_between_its_two_tables_is_recognised_and_mended(tmp_path: Path) -> None:
-    from pipelines.replay import replay
+    from pipelines.replay.run import replay
 
     file = _file(tmp_path / "one.jsonl", 1, 2, 3)
     ingest(JOB, "cars", [file], tmp_path / "house")

@@ -20,17 +20,18 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from property_logs import ROUNDED, Example, example, without
 
-from pipelines.batch import engine, lanes, stored_order
-from pipelines.batch.local_rows import local_rows
-from pipelines.batch.logs import Piece
-from pipelines.batch.row_expressions import SparkExpressions
-from pipelines.core.carried import Reads, reads_of
-from pipelines.core.carry import Carries
-from pipelines.core.methods import Method
+from pipelines.batch import engine
+from pipelines.batch.logs import LogSlice
+from pipelines.batch.spark.expressions import SparkExpressions
+from pipelines.batch.spark.local_rows import local_rows
+from pipelines.batch.stream_analytics.watermarks import file_order, task_ranges
 from pipelines.core.model import Arrival, Grid, OutputRange
-from pipelines.core.reference import run
 from pipelines.core.time import MINUTE, SECOND
 from pipelines.job.expressions import instant_sql
+from pipelines.plan.bounded_reads import BoundedReads, bounded_reads
+from pipelines.plan.initial_state import InitialStates
+from pipelines.plan.watermark_strategy import WatermarkStrategy
+from pipelines.reference.engine import run
 from pipelines.transcripts.history import ListedHistory
 from pipelines.transcripts.judge import Outcome
 from pipelines.transcripts.run import arrival_frame, arrival_frames, reference_outcome, run_batch, tiny_programs
@@ -39,10 +40,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CASES = int(os.environ.get("TAILRACE_PROPERTY_CASES", "50"))
-PACKED = Method("packed", "packed", "asked for")
-FIRST_PASSAGE = Method("packed", "first_passage", "asked for")
-STORED = Method("stored", "stored", "asked for")
-STORED_IN_CELLS = Method("stored", "first_passage", "asked for")
+PACKED = WatermarkStrategy("packed", "packed", "asked for")
+FIRST_PASSAGE = WatermarkStrategy("packed", "first_passage", "asked for")
+STORED = WatermarkStrategy("stored", "stored", "asked for")
+STORED_IN_CELLS = WatermarkStrategy("stored", "first_passage", "asked for")
 PROFILES = ("stream_analytics", "atlas", "stream_insight")
 
 # an example on Spark takes a second, so failures are made small by our own means, not by thousands of tries
@@ -82,10 +83,10 @@ def difference(one: Outcome, other: Outcome) -> str:
     return "\n".join(lines)
 
 
-def reading(one: Example, output: OutputRange | None = None) -> tuple[Reads, list[Arrival]]:
+def reading(one: Example, output: OutputRange | None = None) -> tuple[BoundedReads, list[Arrival]]:
     """What a plan reads of the example, summed up in buckets of a size of its own."""
     bucket_us = Random(one.seed).choice([1, SECOND, 7 * SECOND, MINUTE])
-    reads = reads_of(one.job, output or one.output, ListedHistory(one.job, one.log, bucket_us))
+    reads = bounded_reads(one.job, output or one.output, ListedHistory(one.job, one.log, bucket_us))
     return reads, [row for row in one.log if row.arrival_time_us in reads.range]
 
 
@@ -93,7 +94,7 @@ def reference(
     one: Example,
     log: Sequence[Arrival] | None = None,
     output: OutputRange | None = None,
-    carry: Carries | None = None,
+    initial_state: InitialStates | None = None,
 ) -> Outcome:
     return reference_outcome(
         run(
@@ -102,7 +103,7 @@ def reference(
             one.output if output is None else output,
             evaluate=SparkExpressions(),
             instant_sql=instant_sql,
-            carry=carry,
+            initial_state=initial_state,
         )
     )
 
@@ -115,13 +116,13 @@ def batch(spark: SparkSession, one: Example, layout: int) -> Outcome:
     frames = arrival_frames(spark, one.job, log)
     parts = chance.randint(1, 4)
     return run_batch(
-        one.job, {name: frame.repartition(parts) for name, frame in frames.items()}, one.output, reads.carry
+        one.job, {name: frame.repartition(parts) for name, frame in frames.items()}, one.output, reads.initial_state
     )
 
 
-def pieces_of(spark: SparkSession, one: Example, log: Sequence[Arrival]) -> engine.Pieces:
+def slices_of(spark: SparkSession, one: Example, log: Sequence[Arrival]) -> engine.LogSlices:
     """Each input's arrivals in arrival order, cut into up to three files somewhere."""
-    found: dict[str, list[Piece]] = {}
+    found: dict[str, list[LogSlice]] = {}
     for part in one.job.inputs:
         mine = sorted(
             (row for row in log if row.input == part.name),
@@ -130,7 +131,8 @@ def pieces_of(spark: SparkSession, one: Example, log: Sequence[Arrival]) -> engi
         cuts = sorted(Random(one.seed).choices(range(len(mine) + 1), k=2))
         files = [rows for start, end in pairwise([0, *cuts, len(mine)]) if (rows := mine[start:end])]
         found[part.name] = [
-            Piece(arrival_frame(spark, part, rows), rows[0].arrival_time_us, rows[-1].arrival_time_us) for rows in files
+            LogSlice(arrival_frame(spark, part, rows), rows[0].arrival_time_us, rows[-1].arrival_time_us)
+            for rows in files
         ]
     return {name: partial(list, each) for name, each in found.items()}
 
@@ -179,18 +181,18 @@ def test_every_method_of_finding_watermarks_agrees_with_the_reference_engine(
     tiny_spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # short logs are cut as long ones are: lanes begin where buckets do
-    monkeypatch.setattr(lanes, "ROWS_A_LANE", 15)
+    monkeypatch.setattr(task_ranges, "ROWS_PER_TASK", 15)
     for module in ("core.facts", "batch.bounds", "batch.lanes"):
         monkeypatch.setattr(f"pipelines.{module}.WIDTH_US", 2 * SECOND)
     remembered = Counter[bool]()
-    as_stored = stored_order.with_max_before
+    as_stored = file_order.with_max_before
 
     def seen(*given: Any) -> DataFrame | None:
         found = as_stored(*given)
         remembered[found is not None] += 1
         return found
 
-    monkeypatch.setattr(stored_order, "with_max_before", seen)
+    monkeypatch.setattr(file_order, "with_max_before", seen)
 
     @settings(on_spark, max_examples=max(1, CASES // 8))
     @given(seeds)
@@ -200,13 +202,15 @@ def test_every_method_of_finding_watermarks_agrees_with_the_reference_engine(
         reads, log = reading(one)
         frames = arrival_frames(tiny_spark, one.job, log)
         everything = replace(one.job, keep_verdicts="all")
-        packed = run_batch(everything, frames, one.output, reads.carry, PACKED)
-        beside = run_batch(replace(one.job, keep_verdicts="exceptions"), frames, one.output, reads.carry, PACKED)
-        by_cell = run_batch(everything, frames, one.output, reads.carry, FIRST_PASSAGE)
-        alone = local_rows(engine.windows_alone(one.job, frames, one.output, reads.carry, FIRST_PASSAGE))
-        pieces = pieces_of(tiny_spark, one, log)
+        packed = run_batch(everything, frames, one.output, reads.initial_state, PACKED)
+        beside = run_batch(
+            replace(one.job, keep_verdicts="exceptions"), frames, one.output, reads.initial_state, PACKED
+        )
+        by_cell = run_batch(everything, frames, one.output, reads.initial_state, FIRST_PASSAGE)
+        alone = local_rows(engine.windows_alone(one.job, frames, one.output, reads.initial_state, FIRST_PASSAGE))
+        slices = slices_of(tiny_spark, one, log)
         for method in (STORED, STORED_IN_CELLS):
-            stored = run_batch(everything, frames, one.output, reads.carry, method, pieces)
+            stored = run_batch(everything, frames, one.output, reads.initial_state, method, slices)
             assert not difference(expected, stored), one
         assert not difference(expected, packed), one
         assert not difference(expected, Outcome(packed.verdicts, beside.windows)), one
@@ -237,7 +241,7 @@ def test_results_are_the_same_bits_however_rows_are_laid_out(tiny_spark: SparkSe
 def test_a_range_from_its_read_range_alone_is_the_cut_of_the_whole(seed: int, profile: str) -> None:
     one = example(seed, profile, plain=True)
     reads, read = reading(one)
-    found = difference(reference(one), reference(one, read, carry=reads.carry))
+    found = difference(reference(one), reference(one, read, initial_state=reads.initial_state))
     assert not found, f"whole (left), read range (right):\n{found}\n{one!r}"
 
 
@@ -258,7 +262,7 @@ def test_three_ranges_side_by_side_are_the_whole(seed: int, profile: str) -> Non
 
 def _alone(one: Example, output: OutputRange) -> Outcome:
     reads, read = reading(one, output)
-    return reference(one, read, output, reads.carry)
+    return reference(one, read, output, reads.initial_state)
 
 
 @in_python

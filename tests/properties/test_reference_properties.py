@@ -9,7 +9,6 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.core.aggregates import exact_sum
 from pipelines.core.model import (
     Aggregate,
     Arrival,
@@ -25,8 +24,9 @@ from pipelines.core.model import (
     StreamAnalyticsOrdering,
     StreamInsightOrdering,
 )
-from pipelines.core.reference import run
-from pipelines.core.windows import ends_on_grid, starts_on_grid
+from pipelines.reference.aggregates import exact_sum
+from pipelines.reference.engine import run
+from pipelines.reference.windows import ends_on_grid, starts_on_grid
 
 COLUMNS = (Column("at", "timestamp"), Column("device", "string"), Column("ends", "timestamp"))
 COUNT = (Aggregate("n", "count"),)

@@ -20,17 +20,17 @@ import pytest
 from property_logs import Example, example
 
 from pipelines.core.errors import TailraceError
-from pipelines.core.reference import Outcome, run
 from pipelines.job.expressions import instant_sql
-from pipelines.live.grids import HeldColumns
-from pipelines.live.held import Held
-from pipelines.live.intake import PLAIN_ROWS, ROWS, Message, pack
-from pipelines.live.local import messages
-from pipelines.live.machine import Machine
-from pipelines.live.operator import restored, step
-from pipelines.live.output import Output
-from pipelines.live.program import Program, refuse
-from pipelines.live.rows import Decision, LogOutOfOrder, decisions_of
+from pipelines.live.engine import Machine
+from pipelines.live.local_log import messages
+from pipelines.live.spark.operator import restored, step
+from pipelines.live.state.intake import PLAIN_ROWS, ROWS, Message, pack
+from pipelines.live.state.output import Output
+from pipelines.live.state.program import Program, refuse
+from pipelines.live.state.rows import Decision, LogOutOfOrder, decisions_of
+from pipelines.live.windows.by_column import ColumnBuffer
+from pipelines.live.windows.by_row import RowBuffer
+from pipelines.reference.engine import Outcome, run
 
 PROFILES = ("stream_analytics", "atlas", "stream_insight")
 CASES = 400
@@ -141,8 +141,8 @@ def test_the_stream_gives_the_reference_whatever_the_commits_and_their_order_wit
         holders.update(set(map(type, Machine.new(one.job).members)))
     assert ran > CASES // 2
     # grids of stream_analytics are windowed by the column, all else row by row
-    assert holders[Held] > CASES // 10
-    assert holders[HeldColumns] > CASES // 10 or profile != "stream_analytics"
+    assert holders[RowBuffer] > CASES // 10
+    assert holders[ColumnBuffer] > CASES // 10 or profile != "stream_analytics"
 
 
 @pytest.mark.parametrize("profile", PROFILES)

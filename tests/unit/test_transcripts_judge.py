@@ -149,6 +149,6 @@ def test_a_crash_of_an_engine_is_a_failure_that_names_it(monkeypatch: pytest.Mon
     def crash(*_: object, **__: object) -> None:
         raise RuntimeError("out of luck")
 
-    monkeypatch.setattr("pipelines.core.reference.run", crash)
+    monkeypatch.setattr("pipelines.reference.engine.run", crash)
     verdict = run_case(case("{windows: []}"), "reference")
     assert verdict.differences == ("the engine crashed: RuntimeError: out of luck",)

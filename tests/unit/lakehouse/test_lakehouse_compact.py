@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from lakehouse_samples import job, lines, record
 
-from pipelines.lakehouse.changes import changes_since, last_change
-from pipelines.lakehouse.ingest import IngestSummary, ingest
-from pipelines.lakehouse.log import log_files
+from pipelines.ingest.batch import IngestSummary, ingest
+from pipelines.lakehouse.arrival_log import log_files
+from pipelines.lakehouse.log_changes import changes_since, last_change
 from pipelines.lakehouse.root import Lakehouse
 
 JOB = job()

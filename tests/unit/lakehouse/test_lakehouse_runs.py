@@ -35,10 +35,10 @@ def _row(run_id: str, status: str = runs.RUNNING, job: str = "cars", **more: Any
 
 
 def test_a_run_that_ends_replaces_its_own_row_and_no_other(tmp_path: Path) -> None:
-    house = Lakehouse.at(tmp_path)
+    lakehouse = Lakehouse.at(tmp_path)
     for row in (_row("1"), _row("2"), _row("3", job="trucks"), _row("2", runs.SUCCEEDED, rows_written={"w": 5})):
-        runs.record(house, row)
-    told = runs.runs_of(house, "cars")
+        runs.record(lakehouse, row)
+    told = runs.runs_of(lakehouse, "cars")
     assert [(run["run_id"], run["status"], run["rows_written"]) for run in told] == [
         ("1", "running", None),
         ("2", "succeeded", {"w": 5}),
@@ -48,17 +48,17 @@ def test_a_run_that_ends_replaces_its_own_row_and_no_other(tmp_path: Path) -> No
 
 
 def test_the_last_run_that_succeeded_is_found(tmp_path: Path) -> None:
-    house = Lakehouse.at(tmp_path)
-    assert runs.last_succeeded(house, "cars") is None
+    lakehouse = Lakehouse.at(tmp_path)
+    assert runs.last_succeeded(lakehouse, "cars") is None
     for row in (_row("1", runs.SUCCEEDED), _row("2", runs.SUCCEEDED), _row("3", runs.FAILED)):
-        runs.record(house, row)
-    last = runs.last_succeeded(house, "cars")
+        runs.record(lakehouse, row)
+    last = runs.last_succeeded(lakehouse, "cars")
     assert last is not None
     assert last["run_id"] == "2"
 
 
 def test_a_running_run_whose_process_is_gone_is_abandoned(tmp_path: Path) -> None:
-    house = Lakehouse.at(tmp_path)
+    lakehouse = Lakehouse.at(tmp_path)
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     host = runs.this_process().rpartition("/")[0]
@@ -67,21 +67,21 @@ def test_a_running_run_whose_process_is_gone_is_abandoned(tmp_path: Path) -> Non
         _row("2"),
         _row("3", process=f"elsewhere/{gone.pid}"),
     ):
-        runs.record(house, row)
-    assert runs.abandon_dead(house, "cars") == ["1"]
-    assert [run["status"] for run in runs.runs_of(house, "cars")] == ["abandoned", "running", "running"]
+        runs.record(lakehouse, row)
+    assert runs.abandon_dead(lakehouse, "cars") == ["1"]
+    assert [run["status"] for run in runs.runs_of(lakehouse, "cars")] == ["abandoned", "running", "running"]
 
 
 def test_a_ledger_of_before_goes_on_with_columns_that_it_lacks(tmp_path: Path) -> None:
-    house = Lakehouse.at(tmp_path)
+    lakehouse = Lakehouse.at(tmp_path)
     new = ("files_planned", "files_read", "bytes_planned", "bytes_read", "scans", "warnings")
     before = pa.schema([field for field in RUNS if field.name not in new])
     rows = pa.Table.from_pylist([{name: _row("1").get(name) for name in before.names}], schema=before)
-    write_deltalake(house.uri("runs"), rows, partition_by=["job"])
-    runs.record(house, _row("2", files_planned={"arrivals/cars": 1}))
-    runs.record(house, _row("2", runs.SUCCEEDED, files_read={"arrivals/cars": 1}, warnings=["odd"]))
-    runs.record(house, _row("1", runs.ABANDONED))
-    assert [(run["status"], run["files_read"], run["warnings"]) for run in runs.runs_of(house, "cars")] == [
+    write_deltalake(lakehouse.uri("runs"), rows, partition_by=["job"])
+    runs.record(lakehouse, _row("2", files_planned={"arrivals/cars": 1}))
+    runs.record(lakehouse, _row("2", runs.SUCCEEDED, files_read={"arrivals/cars": 1}, warnings=["odd"]))
+    runs.record(lakehouse, _row("1", runs.ABANDONED))
+    assert [(run["status"], run["files_read"], run["warnings"]) for run in runs.runs_of(lakehouse, "cars")] == [
         ("abandoned", None, None),
         ("succeeded", {"arrivals/cars": 1}, ["odd"]),
     ]
@@ -89,13 +89,13 @@ def test_a_ledger_of_before_goes_on_with_columns_that_it_lacks(tmp_path: Path) -
 
 def test_a_long_ledger_lies_in_few_files_and_keeps_every_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "_MOST_FILES", 6)
-    house = Lakehouse.at(tmp_path)
-    runs.record(house, _row("1", job="trucks"))
+    lakehouse = Lakehouse.at(tmp_path)
+    runs.record(lakehouse, _row("1", job="trucks"))
     for number in range(1, 11):
-        runs.record(house, _row(str(number)))
-        runs.record(house, _row(str(number), runs.SUCCEEDED))
-    assert [run["run_id"] for run in runs.runs_of(house, "cars")] == [str(number) for number in range(1, 11)]
-    assert {run["status"] for run in runs.runs_of(house, "cars")} == {"succeeded"}
+        runs.record(lakehouse, _row(str(number)))
+        runs.record(lakehouse, _row(str(number), runs.SUCCEEDED))
+    assert [run["run_id"] for run in runs.runs_of(lakehouse, "cars")] == [str(number) for number in range(1, 11)]
+    assert {run["status"] for run in runs.runs_of(lakehouse, "cars")} == {"succeeded"}
     assert len(DeltaTable(tmp_path / "runs").file_uris()) == 5
-    runs.record(house, _row("1", runs.FAILED, job="trucks"))
-    assert [run["status"] for run in runs.runs_of(house, "trucks")] == ["failed"]
+    runs.record(lakehouse, _row("1", runs.FAILED, job="trucks"))
+    assert [run["status"] for run in runs.runs_of(lakehouse, "trucks")] == ["failed"]

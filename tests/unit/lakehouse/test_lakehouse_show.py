@@ -17,8 +17,8 @@ from lakehouse_samples import job, lines, record
 from pipelines.core.errors import UsageError
 from pipelines.core.model import OutputRange
 from pipelines.core.time import parse_instant
+from pipelines.ingest.batch import ingest
 from pipelines.job.load import parse_job
-from pipelines.lakehouse.ingest import ingest
 from pipelines.lakehouse.layout import WINDOWS
 from pipelines.lakehouse.show import in_total_order, plain, plain_rows, rows_of, tables_of
 
@@ -30,7 +30,7 @@ def _instant(text: str) -> dt.datetime:
     return dt.datetime.fromisoformat(text)
 
 
-def _windows(house: Path, *rows: dict[str, Any]) -> None:
+def _windows(lakehouse: Path, *rows: dict[str, Any]) -> None:
     schema = pa.schema(
         [
             ("window_start", US),
@@ -43,7 +43,7 @@ def _windows(house: Path, *rows: dict[str, Any]) -> None:
         ]
     )
     table = pa.Table.from_pylist(list(rows), schema=schema)
-    write_deltalake(house / "windows" / JOB.name, table, mode="append", partition_by=["output_date"])
+    write_deltalake(lakehouse / "windows" / JOB.name, table, mode="append", partition_by=["output_date"])
 
 
 def _window(end: str, **more: Any) -> dict[str, Any]:

@@ -15,15 +15,15 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pipelines.core.carry import Summary, SummaryRow, setting_of
-from pipelines.core.events import place_of
 from pipelines.core.model import Arrival, Input, Job, OutputRange
 from pipelines.core.time import DAY, HOUR, SECOND, format_instant, parse_instant
 from pipelines.job.load import parse_job
-from pipelines.lakehouse.planning import make_plan
+from pipelines.lakehouse.cache.summaries import Summed, keep, summed
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import arrivals_schema
-from pipelines.lakehouse.summaries import Summed, keep, summed
+from pipelines.plan.initial_state import Summary, SummaryRow, summary_key_of
+from pipelines.reference.events import place_of
+from pipelines.replay.builder import make_plan
 from pipelines.transcripts.history import ListedHistory
 
 BEGIN = parse_instant("2026-01-01T00:00:00Z")
@@ -86,7 +86,7 @@ def arrivals(chance: Random, many: int) -> list[Arrival]:
     return sorted(found, key=place_of)
 
 
-def append(house: Path, part: Input, rows: Sequence[Arrival], mode: str = "append") -> DeltaTable:
+def append(lakehouse: Path, part: Input, rows: Sequence[Arrival], mode: str = "append") -> DeltaTable:
     """The rows written to the log, in one commit."""
     day_zero = date(1970, 1, 1)
     columns = {
@@ -102,20 +102,20 @@ def append(house: Path, part: Input, rows: Sequence[Arrival], mode: str = "appen
     table = pa.table(
         {field.name: pa.array(columns.get(field.name, [None] * len(rows)), field.type) for field in schema}
     )
-    uri = str(house / "arrivals" / part.name)
+    uri = str(lakehouse / "arrivals" / part.name)
     write_deltalake(uri, table, mode=mode, partition_by=["arrival_date"])  # type: ignore[arg-type]
     return DeltaTable(uri)
 
 
-def found(house: Path, of: Job, log: DeltaTable, before_us: int | None = None) -> Summed:
-    setting = setting_of(of, "cars")
+def found(lakehouse: Path, of: Job, log: DeltaTable, before_us: int | None = None) -> Summed:
+    setting = summary_key_of(of, "cars")
     assert setting is not None
-    return summed(Lakehouse.at(house), "cars", setting, log, before_us)
+    return summed(Lakehouse.at(lakehouse), "cars", setting, log, before_us)
 
 
-def save(house: Path, of: Summed) -> None:
+def save(lakehouse: Path, of: Summed) -> None:
     if of.unsaved is not None:
-        keep(Lakehouse.at(house), of.input, of.unsaved)
+        keep(Lakehouse.at(lakehouse), of.input, of.unsaved)
 
 
 def merged(summary: Summary, gap_us: int | None = None) -> object:
@@ -149,7 +149,7 @@ def merged(summary: Summary, gap_us: int | None = None) -> object:
 
 
 def gap(of: Job) -> int | None:
-    setting = setting_of(of, "cars")
+    setting = summary_key_of(of, "cars")
     return None if setting is None else setting.island_us
 
 
@@ -177,7 +177,7 @@ def test_a_summary_says_what_the_arrivals_say_one_by_one(name: str, tmp_path: Pa
 )
 @given(seed=st.integers(0, 2**40), name=st.sampled_from(sorted(JOBS)))
 def test_a_summary_extended_batch_by_batch_is_the_one_made_at_once(seed: int, name: str, tmp_path: Path) -> None:
-    chance, of, house = Random(seed), JOBS[name], tmp_path / str(seed)
+    chance, of, lakehouse = Random(seed), JOBS[name], tmp_path / str(seed)
     rows = arrivals(chance, 25)
     # batches keep the order inside a partition and nothing else: one partition may come days after the other
     left = {part: [row for row in rows if row.input_partition == part] for part in (None, 0, 1)}
@@ -187,13 +187,13 @@ def test_a_summary_extended_batch_by_batch_is_the_one_made_at_once(seed: int, na
         many = chance.randint(1, 20)
         batch, left[part] = left[part][:many], left[part][many:]
         taken += batch
-        extended = found(house, of, append(house, of.inputs[0], batch))
+        extended = found(lakehouse, of, append(lakehouse, of.inputs[0], batch))
         assert merged(extended.summary, gap(of)) == listed(of, taken)
-        save(house, extended)
-        again = found(house, of, DeltaTable(str(house / "arrivals" / "cars")))
+        save(lakehouse, extended)
+        again = found(lakehouse, of, DeltaTable(str(lakehouse / "arrivals" / "cars")))
         assert (again.days_made, again.files, again.unsaved) == (0, 0, None)
         assert merged(again.summary, gap(of)) == listed(of, taken)
-    shutil.rmtree(house)
+    shutil.rmtree(lakehouse)
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -310,7 +310,7 @@ def test_a_plan_says_what_the_carry_costs_and_reads_a_day_and_the_window_before(
         keep(Lakehouse.at(tmp_path), one.input, one.unsaved)
     again = make_plan(ATLAS, output, tmp_path)
     assert [one.days_made for one in again.summaries] == [0]
-    assert (again.read, again.carry) == (plan.read, plan.carry)
+    assert (again.read, again.initial_state) == (plan.read, plan.initial_state)
 
 
 def test_two_runs_that_keep_the_same_summary_at_once_leave_one(tmp_path: Path) -> None:

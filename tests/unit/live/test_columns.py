@@ -15,8 +15,8 @@ import pytest
 from pipelines.core.errors import DataRefused, UsageError
 from pipelines.core.model import Aggregate
 from pipelines.live.aggregates import aggregate
-from pipelines.live.columns import Column, numbered, starts_of_runs
 from pipelines.live.grouped import aggregated
+from pipelines.live.state.columns import Column, numbered, starts_of_runs
 from pipelines.live.values import all_same
 
 BIG = 2**63 - 1

@@ -11,13 +11,13 @@ import pytest
 
 from pipelines.core.time import MINUTE, SECOND, parse_instant
 from pipelines.job.load import parse_job
-from pipelines.live import grids
-from pipelines.live.intake import ANNOUNCEMENT, ROWS, Message, pack
-from pipelines.live.machine import Machine
-from pipelines.live.operator import restored, step
-from pipelines.live.output import Output
-from pipelines.live.program import Program
-from pipelines.live.rows import Decision, LogOutOfOrder, Result, decisions_of
+from pipelines.live.engine import Machine
+from pipelines.live.spark.operator import restored, step
+from pipelines.live.state.intake import ANNOUNCEMENT, ROWS, Message, pack
+from pipelines.live.state.output import Output
+from pipelines.live.state.program import Program
+from pipelines.live.state.rows import Decision, LogOutOfOrder, Result, decisions_of
+from pipelines.live.windows import by_column
 
 JOB = parse_job(
     """
@@ -113,7 +113,7 @@ def test_however_few_rows_are_put_into_windows_at_once_the_windows_are_the_same(
     batches = [cars(first, 300) for first in (0, 300, 600)]
     whole = everything(Stream(), batches)
     for limit in (1, 7, 100):
-        monkeypatch.setattr(grids, "_MOST_AT_ONCE", limit)
+        monkeypatch.setattr(by_column, "_MOST_AT_ONCE", limit)
         assert everything(Stream(), batches) == whole
 
 

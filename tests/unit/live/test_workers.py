@@ -11,7 +11,7 @@ import pytest
 
 _PROGRAM = """
 import importlib, sys, zipfile
-from pipelines.live.workers import trust_archives
+from pipelines.live.spark.workers import trust_archives
 archive = sys.argv[1]
 sys.path.insert(0, archive)
 import first

@@ -10,11 +10,11 @@ import pytest
 
 from pipelines.core.model import Job, OutputRange
 from pipelines.core.time import DAY, parse_instant
+from pipelines.ingest.batch import ingest
 from pipelines.job.load import parse_job
-from pipelines.lakehouse.ingest import ingest
-from pipelines.lakehouse.planning import make_plan
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.quality.freshness import Settled, newest_settled_day
+from pipelines.replay.builder import make_plan
 
 
 def job(profile: str, ordering: str, window: str = "{tumbling: {size: 1h}}", more: str = "") -> Job:
@@ -44,10 +44,10 @@ def settled(tmp_path: Path, of: Job, *arrivals: tuple[int, str, str]) -> Settled
     file = tmp_path / "log.jsonl"
     file.write_text("".join(lines))
     assert ingest(of, "bikes", [file], tmp_path / "house").quarantined == 0
-    return newest_settled_day(house(tmp_path), of)
+    return newest_settled_day(lakehouse(tmp_path), of)
 
 
-def house(tmp_path: Path) -> Lakehouse:
+def lakehouse(tmp_path: Path) -> Lakehouse:
     return Lakehouse.at(tmp_path / "house")
 
 
@@ -130,7 +130,7 @@ def test_a_job_that_hangs_on_its_whole_log_has_no_settled_day(tmp_path: Path, of
     file = tmp_path / "log.jsonl"
     file.write_text("".join(json.dumps(record) + "\n" for record in records))
     assert ingest(of, "bikes", [file], tmp_path / "house").quarantined == 0
-    found = newest_settled_day(house(tmp_path), of)
+    found = newest_settled_day(lakehouse(tmp_path), of)
     assert found.day is None
     assert why in found.why
 

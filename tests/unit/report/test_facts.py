@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_house import JOB, START_US, arrivals, build, reconciled
+from report_lakehouse import JOB, START_US, arrivals, build, reconciled
 
-from pipelines.core import reference
 from pipelines.core.errors import UsageError
 from pipelines.core.model import EVERYTHING, OutputRange
 from pipelines.core.time import HOUR, MINUTE, parse_instant
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.quality.checks import CheckResult
+from pipelines.reference import engine
 from pipelines.report import compare
 from pipelines.report.facts import Facts, gather
 from pipelines.report.numbers import numbers
@@ -36,7 +36,7 @@ def differing(tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
 def counted(what: str, output: OutputRange = EVERYTHING) -> dict[str, int]:
     """Fates of the reference engine by verdict or reason."""
     found: dict[str, int] = {}
-    for fate in reference.run(JOB, arrivals(), output).fates:
+    for fate in engine.run(JOB, arrivals(), output).fates:
         for name in [fate.verdict] if what == "verdict" else fate.reasons:
             found[name] = found.get(name, 0) + 1
     return found
@@ -78,7 +78,7 @@ def test_the_watermark_lies_behind_the_arrivals_by_what_the_verdicts_say(agreein
     marks = gather(JOB, agreeing, EVERYTHING).inputs[0].watermarks
     behind = [
         fate.arrival_time_us - fate.watermark_us
-        for fate in reference.run(JOB, arrivals()).fates
+        for fate in engine.run(JOB, arrivals()).fates
         if fate.watermark_us is not None and (fate.verdict != "accepted" or fate.reasons)
     ]
     assert min(mark.least_us for mark in marks.values()) == min(behind)
@@ -88,7 +88,7 @@ def test_the_watermark_lies_behind_the_arrivals_by_what_the_verdicts_say(agreein
 
 def test_a_live_run_that_agrees_is_said_to_agree(agreeing: Lakehouse) -> None:
     facts = gather(JOB, agreeing, EVERYTHING)
-    total = len(reference.run(JOB, arrivals()).windows)
+    total = len(engine.run(JOB, arrivals()).windows)
     told = verdict(facts)
     assert (told.state, told.sentence) == ("good", f"All {total} windows are what the live run gave.")
     assert first_divergence(facts) == []
@@ -122,8 +122,8 @@ def test_without_a_reconciliation_the_story_says_that_the_cause_is_not_known(dif
 
 
 def test_a_reconciliation_gives_causes_and_is_told_from_an_old_one(tmp_path: Path) -> None:
-    house = build(tmp_path / "house", live=True, wrong=True)
-    found = gather(JOB, house, EVERYTHING).windows.different
+    lakehouse = build(tmp_path / "house", live=True, wrong=True)
+    found = gather(JOB, lakehouse, EVERYTHING).windows.different
     rows: list[dict[str, Any]] = [
         {
             "window_end": pair.key["window_end"],
@@ -134,8 +134,8 @@ def test_a_reconciliation_gives_causes_and_is_told_from_an_old_one(tmp_path: Pat
         }
         for pair in found
     ]
-    reconciled(house, rows)
-    facts = gather(JOB, house, EVERYTHING)
+    reconciled(lakehouse, rows)
+    facts = gather(JOB, lakehouse, EVERYTHING)
     assert (facts.windows.reconciled, facts.windows.stale) == (True, False)
     assert {pair.cause for pair in facts.windows.different} == {"lost_events"}
     assert first_divergence(facts)[-3:] == [
@@ -143,16 +143,16 @@ def test_a_reconciliation_gives_causes_and_is_told_from_an_old_one(tmp_path: Pat
         "Without cars/0/12 it is the live run's row.",
         "events: cars/0/12",
     ]
-    reconciled(house, rows[:1])
-    assert gather(JOB, house, EVERYTHING).windows.stale
+    reconciled(lakehouse, rows[:1])
+    assert gather(JOB, lakehouse, EVERYTHING).windows.stale
 
 
 def test_a_reconciliation_alone_is_enough_where_the_live_table_is_elsewhere(tmp_path: Path) -> None:
-    house = build(tmp_path / "house")
-    first = gather(JOB, house, EVERYTHING).windows.pairs[0]
+    lakehouse = build(tmp_path / "house")
+    first = gather(JOB, lakehouse, EVERYTHING).windows.pairs[0]
     row = {"window_end": first.key["window_end"], "booth": first.key["booth"], "status": "missing_in_stream"}
-    reconciled(house, [{**row, "cause": "row_missing_in_stream", "evidence": {}}])
-    windows = gather(JOB, house, EVERYTHING).windows
+    reconciled(lakehouse, [{**row, "cause": "row_missing_in_stream", "evidence": {}}])
+    windows = gather(JOB, lakehouse, EVERYTHING).windows
     assert windows.counts == {"missing_in_stream": 1, "equal": len(windows.pairs) - 1}
 
 
@@ -171,8 +171,8 @@ def test_a_log_without_a_replay_has_events_that_are_not_decided(tmp_path: Path) 
 
 
 def test_the_command_that_reproduces_a_run_names_its_versions_and_quotes_the_place(tmp_path: Path) -> None:
-    house = build(tmp_path / "my house")
-    facts = gather(JOB, house, EVERYTHING)
+    lakehouse = build(tmp_path / "my house")
+    facts = gather(JOB, lakehouse, EVERYTHING)
     command = reproduce_command(facts, facts.runs[0])
     assert command == f"tailrace replay cars --as-of 0 --lakehouse '{tmp_path}/my house'"
 

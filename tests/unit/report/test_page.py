@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from report_house import JOB, JOB_TEXT, NASTY, build
+from report_lakehouse import JOB, JOB_TEXT, NASTY, build
 
 from pipelines.cli.main import run
 from pipelines.core.errors import EnvironmentUnfit
@@ -46,13 +46,13 @@ class Tags(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
+def lakehouse(tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
     return build(tmp_path_factory.mktemp("page") / "house", live=True, wrong=True)
 
 
 @pytest.fixture(scope="module")
-def page(house: Lakehouse) -> str:
-    return render(gather(JOB, house, EVERYTHING, [FAILED]))
+def page(lakehouse: Lakehouse) -> str:
+    return render(gather(JOB, lakehouse, EVERYTHING, [FAILED]))
 
 
 def test_nothing_of_the_data_becomes_markup(page: str) -> None:
@@ -99,31 +99,31 @@ def test_an_empty_lakehouse_and_a_log_alone_have_pages_too(tmp_path: Path) -> No
     assert "288 events that arrived there have no fate yet." in alone
 
 
-def test_a_range_without_anything_in_it_has_a_page(house: Lakehouse) -> None:
+def test_a_range_without_anything_in_it_has_a_page(lakehouse: Lakehouse) -> None:
     later = OutputRange(parse_instant("2027-01-01T00:00:00Z"), parse_instant("2027-01-02T00:00:00Z"))
-    assert "No event arrived in this range." in render(gather(JOB, house, later))
+    assert "No event arrived in this range." in render(gather(JOB, lakehouse, later))
 
 
 def test_the_command_writes_the_page_into_the_lakehouse_and_exits_with_1_where_windows_differ(
-    house: Lakehouse, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lakehouse: Lakehouse, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "cars.yaml").write_text(JOB_TEXT)
     monkeypatch.setenv("TAILRACE_JOBS", str(tmp_path))
-    code = run(["report", "cars", "--lakehouse", house.root, "--no-checks", "--json", "--from", "2026-01-01"])
+    code = run(["report", "cars", "--lakehouse", lakehouse.root, "--no-checks", "--json", "--from", "2026-01-01"])
     told = json.loads(capsys.readouterr().out)
     assert (code, told["state"]) == (1, "bad")
-    assert told["report"] == f"{house.root}/reports/cars/2026-01-01_end.html"
+    assert told["report"] == f"{lakehouse.root}/reports/cars/2026-01-01_end.html"
     assert told["verdict"] in Path(told["report"]).read_text()
 
 
 def test_the_command_writes_where_it_is_told_to_and_exits_with_0_where_all_agrees(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    house = build(tmp_path / "house", live=True, hours=8)
+    lakehouse = build(tmp_path / "house", live=True, hours=8)
     (tmp_path / "cars.yaml").write_text(JOB_TEXT)
     out = tmp_path / "deep" / "report.html"
     job = str(tmp_path / "cars.yaml")
-    assert run(["report", job, "--lakehouse", house.root, "--no-checks", "--out", str(out)]) == 0
+    assert run(["report", job, "--lakehouse", lakehouse.root, "--no-checks", "--out", str(out)]) == 0
     assert "are what the live run gave." in capsys.readouterr().out
     assert out.read_text().startswith("<!DOCTYPE html>")
 

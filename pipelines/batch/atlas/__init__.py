@@ -1,0 +1,1 @@
+"""Profile atlas in the batch engine."""

@@ -1,0 +1,1 @@
+"""Spark mechanisms that know no profile."""

@@ -1,0 +1,81 @@
+"""Row-local Spark SQL expressions over plain Python rows: the evaluator that the reference engine may share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from pipelines.batch.spark.local_rows import local_frame, local_rows
+from pipelines.core.errors import JobFileError
+from pipelines.core.model import Column
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Row = Mapping[str, object]
+
+
+class SparkExpressions:
+    """Calls like a function: ``(columns, rows, expressions)`` -> for each row the values of the expressions.
+
+    Instants go in and come out as ``int`` microseconds. One Spark job a call; the session is started by the first.
+    A column ``a.plate`` (a joined pair) is the field ``plate`` of a struct ``a``.
+    Raises :class:`JobFileError` for an expression that Spark refuses.
+    """
+
+    def __init__(self, session: SparkSession | None = None) -> None:
+        self._session = session
+
+    def __call__(
+        self, columns: tuple[Column, ...], rows: Sequence[Row], expressions: Sequence[str]
+    ) -> list[tuple[object, ...]]:
+        if not rows or not expressions:
+            return [() for _ in rows]
+        frame = self._frame(columns, rows)
+        values = [_evaluated(frame, text).alias(f"__value_{index}") for index, text in enumerate(expressions)]
+        result: list[tuple[object, ...]] = [()] * len(rows)
+        for row in local_rows(frame.select("__row", *values)):
+            number, *found = row.values()
+            assert isinstance(number, int)
+            result[number] = tuple(found)
+        return result
+
+    def _frame(self, columns: tuple[Column, ...], rows: Sequence[Row]) -> DataFrame:
+        names = [("__row", "bigint"), *((f"__column_{index}", column.type) for index, column in enumerate(columns))]
+        data = [(number, *(row[column.name] for column in columns)) for number, row in enumerate(rows)]
+        frame = local_frame(self._spark(), names, data)
+        return frame.select("__row", *_named(columns))
+
+    def _spark(self) -> SparkSession:
+        if self._session is None:
+            from pipelines.runtime.session import session
+
+            self._session = session()
+        return self._session
+
+
+def _named(columns: Sequence[Column]) -> list[SparkColumn]:
+    """The columns under their own names; those with a dot gathered in one struct for each word before it."""
+    plain: list[SparkColumn] = []
+    structs: dict[str, list[SparkColumn]] = {}
+    for index, column in enumerate(columns):
+        owner, dot, name = column.name.partition(".")
+        if dot:
+            structs.setdefault(owner, []).append(F.col(f"__column_{index}").alias(name))
+        else:
+            plain.append(F.col(f"__column_{index}").alias(column.name))
+    return [*plain, *(F.struct(*fields).alias(owner) for owner, fields in structs.items())]
+
+
+def _evaluated(frame: DataFrame, text: str) -> SparkColumn:
+    try:
+        frame.select(F.expr(text)).schema  # noqa: B018  # asks Spark to analyse it
+    except (AnalysisException, ParseException) as error:
+        what = str(error).strip().splitlines()[0]
+        raise JobFileError(f"Spark cannot evaluate '{text}': {what}") from None
+    return F.expr(text)

@@ -1,0 +1,1 @@
+"""Profile stream_analytics in the batch engine."""

@@ -1,0 +1,1 @@
+"""Profile stream_insight in the batch engine."""

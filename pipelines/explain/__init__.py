@@ -1,0 +1,1 @@
+"""Why an event counted where it did, and what makes a window's number."""

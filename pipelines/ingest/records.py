@@ -1,0 +1,127 @@
+"""A chunk of a file as rows of the arrival log: typed columns, and a reason for each record that is not taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.core.model import Input
+from pipelines.ingest.order import ArrivalOrder
+from pipelines.ingest.readers import Chunk, Refused
+from pipelines.ingest.values import FINE_FRACTION, convert, convert_arrow
+from pipelines.lakehouse.arrival_log import FOR_ALL
+from pipelines.lakehouse.schema import arrivals_schema
+
+EVENT, PUNCTUATION = "event", "punctuation"
+
+Mask = npt.NDArray[np.bool_]
+
+
+class Judge:
+    """Types and judges chunk after chunk of one input, in file order."""
+
+    def __init__(self, part: Input, batch_id: str, order: ArrivalOrder) -> None:
+        self._part = part
+        self._batch_id = batch_id
+        self._order = order
+        self._schema = arrivals_schema(part)
+
+    def rows(self, chunk: Chunk) -> tuple[pa.Table, list[Refused]]:
+        """The records taken, as rows of ``arrivals/<input>``, and those refused, in file order."""
+        reasons: dict[int, str] = {}
+        columns = self._columns(chunk, reasons)
+        self._check(columns, reasons)
+        self._check_order(columns, reasons)
+        rows = pa.table([columns[name] for name in self._schema.names], schema=self._schema)
+        refused = list(chunk.refused)
+        if reasons:
+            keep = np.ones(len(rows), dtype=bool)
+            keep[list(reasons)] = False
+            rows = rows.filter(pa.array(keep))
+            refused += [
+                Refused(chunk.raw(index), reason, chunk.source, chunk.positions[index])
+                for index, reason in reasons.items()
+            ]
+            refused.sort(key=lambda record: record.position)
+        return rows, refused
+
+    def _columns(self, chunk: Chunk, reasons: dict[int, str]) -> dict[str, pa.Array]:
+        """Every column typed; a value that does not fit is null and has its reason."""
+        count = len(chunk.positions)
+        truncate = self._part.sub_microsecond == "truncate"
+        columns: dict[str, pa.Array] = {}
+        for field in self._schema:
+            values: Any = chunk.columns.get(field.name)
+            if values is None:
+                columns[field.name] = pa.nulls(count, field.type)
+                continue
+            turn = convert_arrow if isinstance(values, pa.Array) else convert
+            columns[field.name], misfits = turn(values, field.type, truncate=truncate)
+            for index, reason in misfits.items():
+                reasons.setdefault(index, f"{field.name}: {reason}")
+        columns["batch_id"] = pa.repeat(pa.scalar(self._batch_id), count)
+        columns["arrival_date"] = columns["arrival_time"].cast(pa.timestamp("us")).cast(pa.date32(), safe=False)
+        return columns
+
+    def _check(self, columns: dict[str, pa.Array], reasons: dict[int, str]) -> None:
+        """The rules of the log's own columns; fills in ``kind``."""
+
+        def refuse(wrong: Mask, reason: str) -> None:
+            for index in np.flatnonzero(wrong):
+                reasons.setdefault(int(index), reason)
+
+        timed = _present(columns["punctuation_time"])
+        kind = columns["kind"] = pc.if_else(
+            columns["kind"].is_null(), pc.if_else(pa.array(timed), PUNCTUATION, EVENT), columns["kind"]
+        )
+        is_punctuation = _true(pc.equal(kind, PUNCTUATION))
+        partition = columns["input_partition"]
+        refuse(
+            ~_true(pc.is_in(kind, value_set=pa.array([EVENT, PUNCTUATION]))), "kind is neither event nor punctuation"
+        )
+        refuse(~_present(columns["arrival_time"]), "arrival_time is missing")
+        refuse(~_present(columns["sequence"]), "sequence is missing")
+        refuse(_true(pc.less(columns["sequence"], 0)), "sequence is negative")
+        refuse(~_present(partition) & ~is_punctuation, "input_partition is missing")
+        refuse(_true(pc.less(partition, 0)), "input_partition is negative")
+        if self._part.partitions is not None:
+            last = self._part.partitions - 1
+            refuse(_true(pc.greater(partition, last)), f"input_partition lies beyond {last}, the input's last")
+        refuse(is_punctuation & ~timed, "a punctuation without punctuation_time")
+        refuse(~is_punctuation & timed, "an event with a punctuation_time")
+        self._check_fine_text(columns, refuse)
+
+    def _check_fine_text(self, columns: dict[str, pa.Array], refuse: Any) -> None:
+        """Text read as an instant keeps to six digits too; whether it is one at all is for the policy to judge."""
+        part = self._part
+        if part.sub_microsecond == "truncate":
+            return
+        for name in (part.timestamp_by, part.end_by):
+            column = part.column(name) if name else None
+            if column is not None and pa.types.is_string(columns[column.name].type):
+                fine = _true(pc.match_substring_regex(columns[column.name], FINE_FRACTION))
+                refuse(fine, f"{column.name}: has more than six fractional digits")
+
+    def _check_order(self, columns: dict[str, pa.Array], reasons: dict[int, str]) -> None:
+        good = np.ones(len(columns["sequence"]), dtype=bool)
+        good[list(reasons)] = False
+        places = np.flatnonzero(good)
+        partition = columns["input_partition"].fill_null(FOR_ALL).to_numpy(zero_copy_only=False).astype(np.int64)
+        sequence = columns["sequence"].fill_null(0).to_numpy(zero_copy_only=False)
+        arrival_us = columns["arrival_time"].cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+        for index, reason in self._order.judge(partition[places], sequence[places], arrival_us[places]).items():
+            reasons[int(places[index])] = reason
+
+
+def _present(column: pa.Array) -> Mask:
+    mask: Mask = column.is_valid().to_numpy(zero_copy_only=False)
+    return mask
+
+
+def _true(column: pa.Array) -> Mask:
+    mask: Mask = pc.fill_null(column, False).to_numpy(zero_copy_only=False)
+    return mask

@@ -1,0 +1,1 @@
+"""What of the live run is Spark's: source, operator, sink, announcements."""

@@ -1,0 +1,391 @@
+"""Read ranges with a carry: which buckets of a log an output range reads once the log has been summed up.
+
+The rule and its proof stand in :mod:`pipelines.plan.read_range`; here is only its arithmetic. Each profile says of a
+bucket whether it may hold what counts in a window of the range, and from which bucket on nothing more can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from pipelines.core.model import (
+    AtlasOrdering,
+    Count,
+    Grid,
+    Input,
+    Job,
+    OutputRange,
+    Session,
+    Snapshot,
+    StreamAnalyticsOrdering,
+    StreamInsightOrdering,
+)
+from pipelines.plan import read_range
+from pipelines.plan.initial_state import (
+    Clock,
+    InitialStates,
+    Summary,
+    SummaryRow,
+    greater,
+    initial_state_of,
+    summary_key_of,
+)
+from pipelines.plan.read_range import ReadRange
+
+Summarise = Callable[[str], Summary | None]
+"""The summary of an input's whole log by the setting that the job needs; None where there can be none."""
+
+_LEAST_US = -(2**62)
+_GREATEST_US = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedReads:
+    """What a plan reads. ``initial_state`` None: engines begin with empty timelines.
+
+    The result is final once every log reaches beyond ``final_us`` (None: never), and ``unsettled`` is None: else it
+    says what arrivals after that could still change.
+    """
+
+    range: ReadRange
+    final_us: int | None
+    initial_state: InitialStates | None = None
+    unsettled: str | None = None
+
+
+class History(read_range.History, Protocol):
+    """A log that can be summed up, too."""
+
+    def summary(self, input_name: str) -> Summary | None:
+        """The summary of an input's whole log by :func:`~pipelines.plan.initial_state.summary_key_of`, or None."""
+
+
+def bounded_reads(job: Job, output: OutputRange, history: History) -> BoundedReads:
+    """The arrivals that make ``output`` exact, and the carry into them: the formula where it closes both ends, else a
+    carry where one does, else what the log says of itself, else the whole log."""
+    formula = read_range.read_range(job, output)
+    closed = (output.from_us is None or formula.from_us is not None) and (
+        output.to_us is None or formula.to_us is not None
+    )
+    because = why_whole_log(job)
+    if closed or output == OutputRange() or because is not None:
+        found = read_range.narrowed(job, output, history)
+        still_open = output.from_us is not None and found.from_us is None
+        told = (because,) if because is not None and still_open and because not in found.reasons else ()
+        return BoundedReads(replace(found, reasons=found.reasons + told), formula.to_us)
+    summaries = {part.name: history.summary(part.name) for part in job.inputs}
+    known = {name: summary for name, summary in summaries.items() if summary is not None}
+    assert len(known) == len(summaries), "whole_log_because looks at the setting of each input"
+    return with_initial_state(job, output, known)
+
+
+def why_whole_log(job: Job) -> str | None:
+    """Why no carry bounds what ``job`` reads, in a sentence; None where one does."""
+    for part in job.inputs:
+        if summary_key_of(job, part.name) is None:
+            return f"times or keys of input {part.name} are expressions, or of a type, that a summary cannot hold"
+        if part.shape == "edge":
+            return "an edge that opened long ago may still be open: its row is read wherever it lies"
+    windows = [window for _, window in read_range.members_of(job.query.window)]
+    sessions = any(isinstance(window, Session) for window in windows)
+    if sessions and job.profile == "atlas":
+        ordering = job.ordering(job.inputs[0].name)
+        if isinstance(ordering, AtlasOrdering) and ordering.boundary == "processing_time":
+            return "a session by the clock goes on as long as arrivals do"
+    elif sessions:
+        return "a session that never pauses remembers its beginning"
+    if any(isinstance(window, Count) for window in windows):
+        return "a count window reaches back over n starts of its group, however long ago those were"
+    if job.profile == "atlas" and len(job.inputs) > 1:
+        return "atlas reads one input"
+    return None
+
+
+def with_initial_state(job: Job, output: OutputRange, summaries: Mapping[str, Summary]) -> BoundedReads:
+    """The rule, for a job of which :func:`why_whole_log` is None; ``summaries`` are all of one bucket size."""
+    bucket_us = next(iter(summaries.values())).bucket_us
+    match job.profile:
+        case "atlas":
+            found = _atlas(job, output, summaries[job.inputs[0].name])
+        case "stream_insight":
+            found = _stream_insight(job, output, summaries)
+        case "stream_analytics":
+            found = _stream_analytics(job, output, summaries)
+    buckets = set(found.buckets)
+    first: int | None = None
+    from_us = to_us = None
+    if output.from_us is not None:
+        first = min([output.from_us // bucket_us, *buckets])
+        from_us = first * bucket_us
+    if output.to_us is not None:
+        to_us = max([output.to_us - 1, *((bucket + 1) * bucket_us - 1 for bucket in buckets)])
+    reason = "what earlier arrivals left behind is carried in, from the log's summary"
+    final_us = read_range.read_range(job, output).to_us
+    if final_us is None and output.to_us is not None:
+        final_us = output.to_us - 1
+    return BoundedReads(
+        ReadRange(from_us, to_us, f"{_RULE}: {found.rule}", (reason,)),
+        final_us,
+        {name: initial_state_of(summary, first) for name, summary in summaries.items()},
+        found.unsettled if output.to_us is not None else None,
+    )
+
+
+_RULE = "the arrivals of the range, and those whose times can lie in its windows"
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Buckets that may hold what counts in the range's windows, and why more may still come (None: none can)."""
+
+    buckets: tuple[int, ...]
+    unsettled: str | None
+    rule: str
+
+
+def _open(output: OutputRange) -> tuple[int, int]:
+    """The range with far numbers for open ends."""
+    return (
+        _LEAST_US if output.from_us is None else output.from_us,
+        _GREATEST_US if output.to_us is None else output.to_us,
+    )
+
+
+def _by_bucket(rows: Iterable[SummaryRow]) -> list[tuple[int, list[SummaryRow]]]:
+    found: dict[int, list[SummaryRow]] = {}
+    for row in rows:
+        found.setdefault(row.bucket, []).append(row)
+    return sorted(found.items())
+
+
+# -- atlas ------------------------------------------------------------------------------------------------------------
+
+
+def _atlas(job: Job, output: OutputRange, summary: Summary) -> _Found:
+    part, window = job.inputs[0], job.query.window
+    ordering = job.ordering(part.name)
+    assert isinstance(ordering, AtlasOrdering)
+    assert isinstance(window, Grid | Session)
+    from_us, to_us = _open(output)
+    partitions = summary.partitions() if part.partitions is None else frozenset(range(part.partitions))
+    unheard = None
+    if part.partitions is None:
+        unheard = (
+            "an input partition not heard so far would hold the watermark back from the beginning;"
+            f" 'partitions' of input {part.name} says how many there are"
+        )
+    if ordering.boundary == "processing_time":
+        assert isinstance(window, Grid)
+        within = range((from_us - window.size_us) // summary.bucket_us, (to_us - 2) // summary.bucket_us + 1)
+        held = tuple(row.bucket for row in summary.rows if row.first_us is not None and row.bucket in within)
+        return _Found(held, unheard, "[from - size, to), by arrival time")
+    still_open, all_closed = _open_buckets(summary, _Closing(partitions, ordering.allowed_lateness_us), to_us - 1)
+    if not all_closed:
+        unheard = "windows of the range are still open at the end of the log"
+    if isinstance(window, Session):
+        linked = _in_sessions(summary, window.timeout_us, from_us, to_us, still_open)
+        return _Found(linked, unheard, "from the first event that a chain of gaps links to one of them, until closed")
+    touched = {row.bucket for row in summary.rows if _touches(row, from_us - window.size_us, to_us - 2)}
+    rule = "[from - size, to), until all windows that end before to have closed"
+    return _Found(tuple(touched & still_open), unheard, rule)
+
+
+def _open_buckets(summary: Summary, closing: _Closing, end_us: int) -> tuple[set[int], bool]:
+    """The buckets before which a window that ends at ``end_us`` was not closed, and whether it is in the end."""
+    found = set()
+    for bucket, rows in _by_bucket(summary.rows):
+        if not closing.has_closed(end_us):
+            found.add(bucket)
+        closing.take(rows)
+    return found, closing.has_closed(end_us)
+
+
+def _touches(row: SummaryRow, first_us: int, last_us: int) -> bool:
+    """Whether an event of these may lie at ``first_us`` .. ``last_us``."""
+    return row.first_us is not None and row.last_us is not None and row.last_us >= first_us and row.first_us <= last_us
+
+
+def _in_sessions(summary: Summary, gap_us: int, from_us: int, to_us: int, still_open: set[int]) -> tuple[int, ...]:
+    """The buckets of every event that a chain of gaps links to an arrival of the range, or to where a session may end
+    in it; after the range only those before which not all of its sessions had closed."""
+    bucket_us = summary.bucket_us
+    arrived = range(from_us // bucket_us, (to_us - 1) // bucket_us + 1)
+    found: set[int] = set()
+    for chain in _chains([row for row in summary.rows if row.first_us is not None], gap_us):
+        buckets = {row.bucket for row in chain}
+        ends = [row.last_us + gap_us for row in chain if row.last_us is not None]
+        begins = [row.first_us + gap_us for row in chain if row.first_us is not None]
+        if max(ends) >= from_us and min(begins) <= to_us - 1:
+            found |= {bucket for bucket in buckets if bucket < arrived.stop or bucket in still_open}
+        elif any(bucket in arrived for bucket in buckets):
+            found |= {bucket for bucket in buckets if bucket < arrived.stop}
+    return tuple(found)
+
+
+def _chains(rows: Iterable[SummaryRow], gap_us: int) -> list[list[SummaryRow]]:
+    """Rows whose times a chain of gaps may link."""
+    found: list[list[SummaryRow]] = []
+    reach_us = 0
+    for row in sorted(rows, key=lambda row: row.first_us or 0):
+        assert row.first_us is not None
+        assert row.last_us is not None
+        if found and row.first_us - reach_us < gap_us:
+            found[-1].append(row)
+            reach_us = max(reach_us, row.last_us)
+        else:
+            found.append([row])
+            reach_us = row.last_us
+    return found
+
+
+class _Closing:
+    """Up to where windows of an atlas input are closed, bucket after bucket."""
+
+    def __init__(self, partitions: frozenset[int], lateness_us: int) -> None:
+        self._lateness_us = lateness_us
+        self._closed_us: dict[int, int | None] = dict.fromkeys(partitions)
+
+    def take(self, rows: Iterable[SummaryRow]) -> None:
+        for row in rows:
+            time_us = None if row.last_us is None else row.last_us - self._lateness_us
+            for partition in self._closed_us if row.partition is None else (row.partition,):
+                if partition in self._closed_us:
+                    closed_us = greater(self._closed_us[partition], row.punctuation_us)
+                    self._closed_us[partition] = greater(closed_us, time_us)
+
+    def has_closed(self, end_us: int) -> bool:
+        """Whether a window that ends at ``end_us`` is closed."""
+        bounds = self._closed_us.values()
+        return bool(self._closed_us) and all(bound is not None and end_us <= bound for bound in bounds)
+
+
+# -- stream_insight ---------------------------------------------------------------------------------------------------
+
+
+def _stream_insight(job: Job, output: OutputRange, summaries: Mapping[str, Summary]) -> _Found:
+    from_us, to_us = _open(output)
+    window, names = job.query.window, job.query.sources
+    rows = {name: [row for row in summaries[name].rows if row.first_us is not None] for name in names}
+    if isinstance(window, Grid):
+        least_end_us, last_start_us = from_us - window.size_us + 1, to_us - 2
+        rule = "lifetimes that reach beyond from - size and begin before to"
+    else:
+        assert isinstance(window, Snapshot)
+        last_start_us = to_us - 1
+        alive = [row.first_us for some in rows.values() for row in some if _alive(row, from_us, last_start_us)]
+        least_end_us = min([from_us, *(first_us for first_us in alive if first_us is not None)])
+        rule = "lifetimes that reach the first start of any that reaches from, and begin before to"
+    buckets = []
+    open_still = False
+    for name in names:
+        clocks = [summaries[one].clocks for one in (name, *_imports(job, name))]
+        done = _passed(clocks, last_start_us)
+        open_still = open_still or done is None
+        buckets += [
+            row.bucket
+            for row in rows[name]
+            if _alive(row, least_end_us, last_start_us) and (done is None or row.bucket <= done)
+        ]
+    unsettled = "the current time has not passed the range at the end of the log" if open_still else None
+    return _Found(tuple(buckets), unsettled, f"{rule}, until the current time is past it")
+
+
+def _alive(row: SummaryRow, least_end_us: int, last_start_us: int) -> bool:
+    """Whether a lifetime of these may begin at or before the one and end at or after the other."""
+    assert row.first_us is not None
+    assert row.last_us is not None
+    end_us = row.last_us + 1 if row.end_us is None else row.end_us
+    return end_us >= least_end_us and row.first_us <= last_start_us
+
+
+def _passed(clocks: Iterable[Mapping[int, Clock]], start_us: int) -> int | None:
+    """The bucket in which a CTI beyond ``start_us`` was issued first; None if none was."""
+    found = [
+        bucket
+        for one in clocks
+        for bucket, clock in one.items()
+        if clock.cti_us is not None and clock.cti_us > start_us
+    ]
+    return min(found, default=None)
+
+
+def _imports(job: Job, name: str) -> list[str]:
+    """The inputs whose CTIs reach ``name``, directly or through another."""
+    found: list[str] = []
+    ordering = job.ordering(name)
+    while isinstance(ordering, StreamInsightOrdering):
+        source = ordering.import_from
+        if source is None or source == name or source in found:
+            break
+        found.append(source)
+        ordering = job.ordering(source)
+    return found
+
+
+# -- stream_analytics -------------------------------------------------------------------------------------------------
+
+
+def _stream_analytics(job: Job, output: OutputRange, summaries: Mapping[str, Summary]) -> _Found:
+    from_us, to_us = _open(output)
+    back_us = read_range.look_back(job.query.window)
+    assert back_us is not None
+    join = job.query.join
+    least_us = from_us - back_us - read_range.join_look_back(join)
+    last_us = to_us - 1 + read_range.join_look_ahead(join)
+    names = (join.left, join.right) if join else job.query.sources
+    buckets: list[int] = []
+    unsettled = None
+    for name in names:
+        held, why = _counting(job.input(name), read_range.policy(job, name), summaries[name], least_us, last_us)
+        buckets += held
+        unsettled = unsettled or why
+    if job.end_of_log == "hold":
+        unsettled = unsettled or "end_of_log: hold asks how far every timeline has come when the log ends"
+    return _Found(tuple(buckets), unsettled, "[from - K, to)")
+
+
+def _counting(
+    part: Input, policy: StreamAnalyticsOrdering, summary: Summary, least_us: int, last_us: int
+) -> tuple[list[int], str | None]:
+    """The buckets in which an event may count at ``least_us`` .. ``last_us``, and why more may come."""
+    order_us = policy.out_of_order_us if part.timestamp_by is not None else 0
+    moves = policy.action == "adjust" and part.timestamp_by is not None
+    latest: dict[tuple[int | None, str], int] = {}
+    declared = None if part.over or part.partitions is None else frozenset(range(part.partitions))
+    held = []
+
+    def passed() -> bool:
+        """Whether every timeline there can be has a watermark beyond the last instant."""
+        if declared is None:
+            return False
+        reached = {partition for (partition, _), time_us in latest.items() if time_us - order_us > last_us}
+        return reached >= declared
+
+    for bucket, rows in _by_bucket(summary.rows):
+        done = passed()
+        if policy.late_arrival_us is not None:
+            done = done or bucket * summary.bucket_us - policy.late_arrival_us > last_us
+        bounds = (order_us, moves, least_us, last_us)
+        if not done and any(_may_count(row, latest.get((row.partition, row.timeline)), *bounds) for row in rows):
+            held.append(bucket)
+        for row in rows:
+            if row.last_us is not None:
+                who = (row.partition, row.timeline)
+                latest[who] = max(row.last_us, latest.get(who, row.last_us))
+    if policy.late_arrival_us is not None or passed():
+        return held, None
+    return held, "with an unbounded late tolerance any arrival may still count in the range"
+
+
+def _may_count(row: SummaryRow, latest_us: int | None, order_us: int, moves: bool, least_us: int, last_us: int) -> bool:
+    """Whether an event of these may count at ``least_us`` .. ``last_us``: at its own time, or moved to a watermark
+    (``moves``) that it met, be it one of the bucket's own or that of ``latest_us``, the greatest time before."""
+    if row.first_us is None or row.last_us is None:
+        return False
+    if row.last_us >= least_us and row.first_us <= last_us + (order_us if moves else 0):
+        return True
+    if not moves or latest_us is None:
+        return False
+    return least_us <= latest_us - order_us <= last_us and row.first_us < latest_us - order_us

@@ -1,0 +1,1 @@
+"""Recompute a few windows from the arrivals that make them; shared by reconcile and explain."""

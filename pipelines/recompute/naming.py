@@ -1,0 +1,31 @@
+"""What names an arrival, and lists of such names in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pipelines.core.model import Arrival
+from pipelines.core.time import format_instant
+
+
+def id_of(one: Arrival) -> tuple[str, int | None, int]:
+    """What names an arrival."""
+    return one.input, one.input_partition, one.sequence
+
+
+def event_id(one: Arrival) -> str:
+    """``input/partition/sequence``, as ``tailrace why --event`` takes it; a punctuation for all says ``all``."""
+    partition = "all" if one.input_partition is None else one.input_partition
+    return f"{one.input}/{partition}/{one.sequence}"
+
+
+def event_words(one: Arrival) -> str:
+    """``cars/0/17 (arrived 2026-01-01T12:07:00Z)``"""
+    return f"{event_id(one)} (arrived {format_instant(one.arrival_time_us)})"
+
+
+def listed(words: Sequence[str], limit: int = 5) -> str:
+    """``a, b and c``, or the first few and how many more."""
+    if len(words) > limit:
+        return f"{', '.join(words[:limit])} and {len(words) - limit} more"
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else list(words))

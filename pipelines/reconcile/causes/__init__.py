@@ -1,0 +1,1 @@
+"""The cause of each difference from the live run, found by recomputing."""

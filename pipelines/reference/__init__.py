@@ -1,0 +1,1 @@
+"""The reference engine: normative, one event at a time, plain Python."""

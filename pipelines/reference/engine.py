@@ -1,0 +1,276 @@
+"""The reference engine: normative, one event at a time, plain Python.
+
+It runs a job over a whole arrival log in arrival order and cuts the results to the output range last, so that nothing
+depends on where reading begins. Three steps: read what the expressions say about each row, let the profile's policy
+decide each event's fate, put what counts into windows and aggregate.
+
+Arrival order is ``(arrival_time, input_partition, sequence)``, across inputs then the inputs' order in the job. Inside
+one input partition that is the order of ``sequence``, for arrival time never falls there. A punctuation for all
+partitions has no partition; it stands before the partitions' rows of the same arrival time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pipelines.core.errors import DataRefused, UsageError
+from pipelines.core.expressions import Evaluate, Reading, plain_column, read
+from pipelines.core.model import (
+    EVERYTHING,
+    AnyOf,
+    Arrival,
+    Fate,
+    Input,
+    Job,
+    OutputRange,
+    Query,
+    Session,
+    SimpleWindow,
+    WindowRow,
+    output_name,
+)
+from pipelines.core.values import grouped_value, grouping_key, order_key
+from pipelines.plan.initial_state import InitialStates
+from pipelines.reference.aggregates import compute
+from pipelines.reference.events import Event, Ordered, Profile, Row, Span, passes, place_of
+from pipelines.reference.joins import join, joined_columns
+from pipelines.reference.profiles import PROFILES
+
+__all__ = ["DeadLetter", "Evaluate", "InstantSql", "Outcome", "run"]
+
+InstantSql = Callable[[str], str]
+"""Spark SQL that turns an expression into a TIMESTAMP, null where it cannot be converted."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One document the product would have dead-lettered: one row of ``dead_letters/<job>``."""
+
+    input: str
+    input_partition: int
+    sequence: int
+    arrival_time_us: int
+    operator: str
+    reason: str
+    missed_windows_us: tuple[int, ...]
+    doc: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run gave: one fate an event, the windows, and (atlas) the dead letters, each in a total order."""
+
+    fates: tuple[Fate, ...]
+    windows: tuple[WindowRow, ...]
+    dead_letters: tuple[DeadLetter, ...] = ()
+
+
+def run(
+    job: Job,
+    arrivals: Sequence[Arrival],
+    output: OutputRange = EVERYTHING,
+    *,
+    evaluate: Evaluate | None = None,
+    instant_sql: InstantSql | None = None,
+    initial_state: InitialStates | None = None,
+) -> Outcome:
+    """Runs ``job`` over ``arrivals`` (the whole log, in any order) and keeps what lies in ``output``.
+
+    With ``initial_state`` they are those of a read range, and timelines begin and end as it says.
+
+    Fates and dead letters are kept by arrival time, windows by their end. ``evaluate`` computes expressions that are
+    more than a column: one call an input, and one for joined rows. ``instant_sql``, which
+    :func:`pipelines.job.expressions.instant_sql` is meant for, wraps a time that is not a plain TIMESTAMP column
+    before it is evaluated.
+
+    Raises :class:`UsageError` if one of the two is needed and missing, :class:`DataRefused` if the log is none (a
+    sequence twice, an arrival time that falls, an event without a partition) or a sum leaves BIGINT.
+    """
+    profile = PROFILES[job.profile]
+    ordered = profile.order(job, _events(job, _in_arrival_order(job, arrivals), evaluate, instant_sql), initial_state)
+    windows = _windows(job, profile, ordered, _counted(job, ordered, evaluate))
+    return Outcome(
+        fates=tuple(fate for fate in ordered.fates if fate.arrival_time_us in output),
+        windows=tuple(row for row in windows if row.window_end_us in output),
+        dead_letters=tuple(_dead_letters(ordered, output)),
+    )
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _in_arrival_order(job: Job, arrivals: Sequence[Arrival]) -> list[Arrival]:
+    rank = {part.name: index for index, part in enumerate(job.inputs)}
+    for one in arrivals:
+        if one.input not in rank:
+            raise UsageError(f"the job has no input '{one.input}'")
+        if one.input_partition is None and one.punctuation_us is None:
+            raise DataRefused(f"event {one.sequence} of input '{one.input}' has no input partition")
+    ordered = sorted(arrivals, key=lambda one: (*place_of(one), rank[one.input]))
+    latest: dict[tuple[str, int | None], int] = {}
+    for one in ordered:
+        before = latest.get((one.input, one.input_partition))
+        if before is not None and one.sequence <= before:
+            raise DataRefused(
+                f"partition {one.input_partition} of input '{one.input}' is not in order: sequence {one.sequence}"
+                f" comes after {before}",
+                hint="inside a partition 'sequence' rises and 'arrival_time' never falls",
+            )
+        latest[one.input, one.input_partition] = one.sequence
+    return ordered
+
+
+def _events(job: Job, log: Sequence[Arrival], evaluate: Evaluate | None, instant_sql: InstantSql | None) -> list[Event]:
+    """The log's rows in the same order, each with what its input's and the query's expressions say about it."""
+    readings: dict[int, Reading] = {}
+    times: dict[str, tuple[str | None, str | None]] = {}
+    for part in job.inputs:
+        times[part.name] = _time(part, part.timestamp_by, instant_sql), _time(part, part.end_by, instant_sql)
+        wanted = [text for text in (*times[part.name], part.edge_by, *part.over) if text is not None]
+        if part.name in job.query.sources:
+            wanted += _query_expressions(job.query)
+        places = [place for place, one in enumerate(log) if one.input == part.name and one.punctuation_us is None]
+        found = read(part.columns, [log[place].payload for place in places], wanted, evaluate)
+        readings.update(zip(places, found, strict=True))
+    return [
+        _event(job.input(one.input), one, place, readings.get(place, {}), *times[one.input])
+        for place, one in enumerate(log)
+    ]
+
+
+def _time(part: Input, expression: str | None, instant_sql: InstantSql | None) -> str | None:
+    """What is read for an expression of time: a TIMESTAMP column as it is, anything else converted."""
+    if expression is None:
+        return None
+    column = plain_column(expression, part.columns)
+    if column is not None and column.type == "timestamp":
+        return expression
+    if instant_sql is None:
+        raise UsageError(
+            f"'{expression}' of input '{part.name}' is not a TIMESTAMP column, and nothing was given to convert it",
+            hint="pass 'instant_sql' to the reference engine",
+        )
+    return instant_sql(expression)
+
+
+def _query_expressions(query: Query) -> list[str]:
+    chains = [column for _, window in _members(query) if isinstance(window, Session) for column in window.partition_by]
+    arguments = [aggregate.argument for aggregate in query.aggregates if aggregate.argument is not None]
+    return [*query.group_by, *chains, *arguments, *([query.where] if query.where is not None else [])]
+
+
+def _event(part: Input, arrival: Arrival, position: int, reading: Reading, time: str | None, end: str | None) -> Event:
+    if arrival.punctuation_us is not None:
+        return Event(arrival, position, reading)
+    over = [reading[column] for column in part.over]
+    return Event(
+        arrival,
+        position,
+        reading,
+        event_time_us=arrival.arrival_time_us if time is None else _instant(reading[time]),
+        key=None if None in over else tuple(grouping_key(value) for value in over),
+        end_us=None if end is None else _instant(reading[end]),
+        edge=None if part.edge_by is None else _text(reading[part.edge_by]),
+        match=tuple(grouping_key(arrival.payload[column]) for column in part.match_on),
+    )
+
+
+def _instant(value: object) -> int | None:
+    assert value is None or isinstance(value, int)
+    return value
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+# -- counting ---------------------------------------------------------------------------------------------------------
+
+
+def _counted(job: Job, ordered: Ordered, evaluate: Evaluate | None) -> list[Row]:
+    """The rows that the query's windows take: of its inputs, joined if it joins, and passed by ``where``."""
+    query = job.query
+    rows = [row for row in ordered.rows if row.input in query.sources]
+    if query.join is not None:
+        left, right = job.input(query.join.left), job.input(query.join.right)
+        pairs = join(query.join, left, right, ordered.rows)
+        columns = joined_columns(left, right)
+        found = read(columns, [row.payload for row in pairs], _query_expressions(query), evaluate)
+        rows = [Row(row.start_us, row.arrived, row.payload, reading) for row, reading in zip(pairs, found, strict=True)]
+    return [row for row in rows if passes(query, row.read)]
+
+
+def _members(query: Query) -> list[tuple[str | None, SimpleWindow]]:
+    """The query's windows, each with its ``window_id``."""
+    return list(query.window.members) if isinstance(query.window, AnyOf) else [(None, query.window)]
+
+
+def _windows(job: Job, profile: Profile, ordered: Ordered, rows: Sequence[Row]) -> list[WindowRow]:
+    found = [
+        _window_row(job.query, span, window_id, inside)
+        for window_id, window in _members(job.query)
+        for span, inside in _spread(job.query, profile, window, ordered, rows)
+        if job.end_of_log == "flush" or ordered.settled(span[1], _keys(job.query, inside[0]))
+    ]
+    return sorted(found, key=lambda row: _result_order(job.query, row))
+
+
+def _spread(
+    query: Query, profile: Profile, window: SimpleWindow, ordered: Ordered, rows: Sequence[Row]
+) -> list[tuple[tuple[int, int], list[Row]]]:
+    """Each window and group that has rows, once. Sessions are chains of ``partition_by``, then grouped: chains whose
+    sessions have the same bounds share a row in a group. All other windows are formed group by group."""
+    assign = profile.assign[type(window)]
+    if not isinstance(window, Session):
+        groups = _partition(rows, query.group_by)
+        return [one for group in groups for one in assign(window, group, ordered)]
+    by_span: dict[Span, list[Row]] = {}
+    for chain in _partition(rows, window.partition_by):
+        for span, inside in assign(window, chain, ordered):
+            by_span.setdefault(span, []).extend(inside)
+    return [(span, group) for span, inside in by_span.items() for group in _partition(inside, query.group_by)]
+
+
+def _partition(rows: Sequence[Row], columns: Sequence[str]) -> list[list[Row]]:
+    groups: dict[object, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(grouping_key(row.read[column]) for column in columns), []).append(row)
+    return list(groups.values())
+
+
+def _keys(query: Query, row: Row) -> dict[str, object]:
+    return {column: grouped_value(row.read[column]) for column in query.group_by}
+
+
+def _window_row(query: Query, span: tuple[int, int], window_id: str | None, inside: Sequence[Row]) -> WindowRow:
+    in_order = sorted(inside, key=lambda row: row.order)
+    values = {output_name(column): value for column, value in _keys(query, in_order[0]).items()}
+    for aggregate in query.aggregates:
+        argument = aggregate.argument
+        values[aggregate.name] = compute(
+            aggregate, [None if argument is None else row.read[argument] for row in in_order]
+        )
+    return WindowRow(*span, window_id, values)
+
+
+def _result_order(query: Query, row: WindowRow) -> tuple[object, ...]:
+    keys = tuple(order_key(row.values[output_name(column)]) for column in query.group_by)
+    return row.window_end_us, row.window_start_us, row.window_id or "", keys
+
+
+def _dead_letters(ordered: Ordered, output: OutputRange) -> list[DeadLetter]:
+    return [
+        DeadLetter(
+            fate.input,
+            fate.input_partition,
+            fate.sequence,
+            fate.arrival_time_us,
+            operator,
+            reason,
+            fate.missed_windows_us,
+            event.arrival.payload,
+        )
+        for event, fate, operator, reason in ordered.dead_letters
+        if fate.arrival_time_us in output
+    ]

@@ -1,0 +1,144 @@
+"""Plans: what will be read and written, predicted from the logs alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from lakehouse_samples import JOB_TEXT, job, lines, record
+
+from pipelines.core.errors import UsageError
+from pipelines.core.model import EVERYTHING, OutputRange
+from pipelines.core.time import DAY, HOUR, MINUTE, parse_instant
+from pipelines.ingest.batch import ingest
+from pipelines.lakehouse import runs
+from pipelines.lakehouse.root import Lakehouse
+from pipelines.plan.definition import is_settled
+from pipelines.plan.read_range import ReadRange
+from pipelines.replay.builder import make_plan
+
+JOB = job()
+NOON = parse_instant("2026-01-01T12:00:00Z")
+
+
+@pytest.fixture
+def lakehouse(tmp_path: Path) -> Path:
+    for day in (1, 2, 3):
+        times = [f"2026-01-0{day}T{hour:02d}:00:00Z" for hour in (6, 12, 18)]
+        records = [record(10 * day + i, arrival_time=time, at=time) for i, time in enumerate(times)]
+        ingest(JOB, "cars", [lines(tmp_path / f"{day}.jsonl", *records)], tmp_path / "house")
+    return tmp_path / "house"
+
+
+def test_a_plan_names_range_rule_version_and_cost(lakehouse: Path) -> None:
+    plan = make_plan(JOB, OutputRange(NOON + DAY, NOON + DAY + HOUR), lakehouse)
+    assert (plan.read.from_us, plan.read.to_us) == (NOON + DAY - 15 * MINUTE, NOON + DAY + HOUR + 5 * MINUTE)
+    (read,) = plan.reads
+    assert (read.table, read.version, read.files, read.files_total, read.rows, read.rows_total) == (
+        "arrivals/cars",
+        2,
+        1,
+        3,
+        3,
+        9,
+    )
+    assert read.size_bytes > 0
+    assert [(table.table, table.version, table.replaced_rows) for table in plan.writes] == [
+        ("verdicts/cars_per_booth", None, 0),
+        ("windows/cars_per_booth", None, 0),
+    ]
+    assert plan.settled
+
+
+def test_an_older_version_of_the_log_is_planned_as_it_was(lakehouse: Path) -> None:
+    plan = make_plan(JOB, OutputRange(NOON, NOON + DAY), lakehouse, as_of=0)
+    (read,) = plan.reads
+    assert (read.version, read.rows_total, read.end_of_log_us) == (0, 3, NOON + 6 * HOUR)
+    assert not plan.settled
+    assert make_plan(JOB, EVERYTHING, lakehouse, as_of={"cars": 1}).versions == {"arrivals/cars": 1}
+
+
+def test_a_version_or_input_that_is_not_there_is_an_error_of_use(lakehouse: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be read at version 9: its newest is 2"):
+        make_plan(JOB, EVERYTHING, lakehouse, as_of=9)
+    with pytest.raises(UsageError, match="no input 'car'"):
+        make_plan(JOB, EVERYTHING, lakehouse, as_of={"car": 1})
+
+
+def test_an_input_without_a_log_says_how_to_load_it(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no arrival log yet.*tailrace ingest JOB --input cars"):
+        make_plan(JOB, EVERYTHING, tmp_path / "house")
+    assert not (tmp_path / "house").exists()
+
+
+def test_a_log_without_a_column_of_the_job_is_an_error_of_use(lakehouse: Path) -> None:
+    with pytest.raises(UsageError, match="lacks the column 'lane'"):
+        make_plan(job("at TIMESTAMP, booth STRING, lane INT"), EVERYTHING, lakehouse)
+    with pytest.raises(UsageError, match="column 'n' is int32"):
+        make_plan(job("at TIMESTAMP, booth STRING, n STRING"), EVERYTHING, lakehouse)
+
+
+def test_a_range_at_the_beginning_of_time_can_be_planned(lakehouse: Path) -> None:
+    plan = make_plan(JOB, OutputRange(parse_instant("0001-01-01T00:00:00Z"), NOON), lakehouse)
+    assert plan.as_dict()["read_from"] == "0001-01-01T00:00:00Z"
+
+
+def test_planning_starts_no_spark(lakehouse: Path) -> None:
+    before = "pyspark" in sys.modules
+    make_plan(JOB, EVERYTHING, lakehouse)
+    assert ("pyspark" in sys.modules) == before
+
+
+@pytest.mark.parametrize(
+    ("to_us", "ends_us", "settled"),
+    [(10, (11,), True), (10, (10,), False), (10, (11, 9), False), (None, (11,), False), (10, (None,), False)],
+)
+def test_a_range_is_settled_once_every_log_has_gone_beyond_it(
+    to_us: int | None, ends_us: tuple[int | None, ...], settled: bool
+) -> None:
+    told, why = is_settled(ReadRange(0, to_us, "rule"), ends_us)
+    assert told is settled
+    assert (why is None) is settled
+
+
+def test_a_plan_names_the_few_files_it_reads_and_a_longer_log_changes_none_of_them(
+    lakehouse: Path, tmp_path: Path
+) -> None:
+    hour = OutputRange(NOON + DAY, NOON + DAY + HOUR)
+    (before,) = make_plan(JOB, hour, lakehouse).reads
+    assert [path.split("/")[0] for path in before.paths] == ["arrival_date=2026-01-02"]
+    times = [f"2026-{month:02d}-{day:02d}T12:00:00Z" for month in (2, 3) for day in range(1, 29)]
+    records = [record(100 + place, arrival_time=time, at=time) for place, time in enumerate(times)]
+    ingest(JOB, "cars", [lines(tmp_path / "more.jsonl", *records)], lakehouse)
+    (after,) = make_plan(JOB, hour, lakehouse).reads
+    assert (after.paths, after.size_bytes, after.files_total) == (before.paths, before.size_bytes, 59)
+    assert make_plan(JOB, EVERYTHING, lakehouse).reads[0].paths == ()
+
+
+def test_a_cold_plan_needs_neither_spark_nor_pandas(lakehouse: Path, tmp_path: Path) -> None:
+    runs.record(Lakehouse.at(lakehouse), {"run_id": "1", "job": JOB.name, "kind": "replay", "status": runs.SUCCEEDED})
+    (tmp_path / "job.yaml").write_text(JOB_TEXT)
+    told = (
+        "import sys\n"
+        "from pipelines.cli.main import run\n"
+        "code = run(sys.argv[1:])\n"
+        "heavy = {'pyspark', 'pandas', 'pyarrow.dataset'} & set(sys.modules)\n"
+        "sys.exit(f'{code} {heavy}' if code or heavy else 0)"
+    )
+    command = [
+        sys.executable,
+        "-c",
+        told,
+        "plan",
+        str(tmp_path / "job.yaml"),
+        "--from",
+        "2026-01-02",
+        "--to",
+        "2026-01-03",
+    ]
+    done = subprocess.run(
+        [*command, "--lakehouse", str(lakehouse)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
