@@ -19,13 +19,13 @@ from assets.keys import (
     windows_key,
 )
 from assets.pages import address, page_of_report
-from assets.plans import ends
 from assets.ranges import checked_range, days_in, range_of
 from assets.replayed import listed
 from assets.tables import about_table
 from pipelines.core.model import Job, OutputRange
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import rows_of
+from pipelines.plan.stages import format_ends
 from pipelines.quality.stream_days import is_streamed
 from resources.lakehouse import LakehouseResource
 from resources.spark import SparkResource
@@ -144,7 +144,7 @@ def report_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.Asset
             "verdict": dg.MetadataValue.text(written.verdict),
             "state": dg.MetadataValue.text(written.state),
             "failed_checks": dg.MetadataValue.int(len(failed)),
-            "run_output": dg.MetadataValue.text(f"[{ends(output.from_us, output.to_us)})"),
+            "run_output": dg.MetadataValue.text(f"[{format_ends(output.from_us, output.to_us)})"),
             "file": dg.MetadataValue.path(written.place),
         }
         if failed:

@@ -9,16 +9,13 @@ import dagster as dg
 from assets.errors import told
 from assets.keys import JOB_TAG, SPARK_POOL, replay_name, verdicts_key, windows_key
 from assets.partitions import DEFAULT_START
-from assets.plans import sentences
 from assets.ranges import days_in, key_of
-from assets.replayed import counted, of_day, of_run, why
+from assets.replayed import counted, logged_replay, of_day, of_run, why
 from pipelines.core.errors import UsageError
 from pipelines.core.model import Job, OutputRange
 from pipelines.core.time import DAY, parse_instant
 from pipelines.plan.definition import Plan, instant_or_none
 from pipelines.quality.days import WrittenDay, written_days
-from pipelines.replay.builder import make_plan
-from pipelines.replay.run import execute
 from resources.lakehouse import LakehouseResource
 from resources.spark import SparkResource
 
@@ -71,18 +68,8 @@ def replay_job(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.JobDefi
             if not context.op_config["reason"].strip():
                 raise UsageError("there is no reason", key="reason", hint="say why: the run ledger keeps it")
             output = _output(context.op_config["from"], context.op_config["to"])
-            plan = make_plan(job, output, lakehouse.lakehouse)
-            for sentence in sentences(plan):
-                context.log.info(sentence)
-            lakehouse.lakehouse.require_writable()
-            summary = execute(
-                plan,
-                job,
-                lakehouse.lakehouse,
-                spark=spark.session(),
-                reason=context.op_config["reason"],
-                progress=context.log.info,
-            )
+            summary = logged_replay(context, job, output, lakehouse, spark, context.op_config["reason"])
+            plan = summary.plan
             days = written_days(spark.session(), lakehouse.lakehouse, job, plan)
             names = counted(lakehouse.lakehouse, job)
         known = set(partitions.get_partition_keys())

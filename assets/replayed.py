@@ -10,7 +10,6 @@ from assets.errors import told
 from assets.keys import SPARK_POOL, WHY_TAG, arrivals_key, verdicts_key, windows_key
 from assets.pages import page_of_report
 from assets.partitions import arrivals_mapping
-from assets.plans import ends, sentences
 from assets.ranges import checked_range, days_in, key_of, range_of
 from assets.tables import about_table
 from pipelines.core.model import REASONS, Job, OutputRange, Verdict
@@ -21,10 +20,11 @@ from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import runs_of
 from pipelines.plan.definition import Plan, instant_or_none, is_settled
 from pipelines.plan.read_range import reach_of, read_range
+from pipelines.plan.stages import describe_plan, format_ends
 from pipelines.quality.conservation import Conservation, conservation
 from pipelines.quality.days import WrittenDay, written_days
-from pipelines.replay.builder import make_plan
-from pipelines.replay.run import RunSummary, execute
+from pipelines.replay.run import replay
+from pipelines.replay.summary import RunSummary
 from resources.lakehouse import LakehouseResource
 from resources.spark import SparkResource
 
@@ -48,18 +48,8 @@ def replayed_assets(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.As
     ) -> Iterator[dg.MaterializeResult[None]]:
         output = range_of(context)
         with told():
-            plan = make_plan(job, output, lakehouse.lakehouse)
-            for sentence in sentences(plan):
-                context.log.info(sentence)
-            lakehouse.lakehouse.require_writable()
-            summary = execute(
-                plan,
-                job,
-                lakehouse.lakehouse,
-                spark=spark.session(),
-                reason=_reason(context.run),
-                progress=context.log.info,
-            )
+            summary = logged_replay(context, job, output, lakehouse, spark, _reason(context.run))
+            plan = summary.plan
             days = written_days(spark.session(), lakehouse.lakehouse, job, plan)
             names = counted(lakehouse.lakehouse, job)
             about_run = why(context.run) | of_run(summary)
@@ -74,6 +64,31 @@ def replayed_assets(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.As
             yield dg.MaterializeResult(asset_key=key, data_version=dg.DataVersion(summary.output_fingerprint))
 
     return windows_and_verdicts
+
+
+def logged_replay(
+    context: dg.AssetExecutionContext | dg.OpExecutionContext,
+    job: Job,
+    output: OutputRange,
+    lakehouse: LakehouseResource,
+    spark: SparkResource,
+    reason: str,
+) -> RunSummary:
+    """A replay of ``output`` with its plan, and then each stage, in the run's log."""
+
+    def planned(plan: Plan) -> None:
+        for line in describe_plan(plan):
+            context.log.info(f"plan: {line}")
+
+    return replay(
+        job,
+        output,
+        lakehouse.lakehouse,
+        planned=planned,
+        spark=spark.session(),
+        reason=reason,
+        progress=context.log.info,
+    )
 
 
 def conservation_check(job: Job) -> dg.AssetChecksDefinition:
@@ -131,8 +146,8 @@ def of_run(summary: RunSummary) -> dict[str, dg.MetadataValue]:
     plan = summary.plan
     return {
         "run_id": dg.MetadataValue.text(summary.run_id),
-        "run_output": dg.MetadataValue.text(f"[{ends(plan.output.from_us, plan.output.to_us)})"),
-        "run_read": dg.MetadataValue.text(f"[{ends(plan.read.from_us, plan.read.to_us)}]"),
+        "run_output": dg.MetadataValue.text(f"[{format_ends(plan.output.from_us, plan.output.to_us)})"),
+        "run_read": dg.MetadataValue.text(f"[{format_ends(plan.read.from_us, plan.read.to_us)}]"),
         "run_read_rule": dg.MetadataValue.text(plan.read.rule),
         "run_events": dg.MetadataValue.int(summary.events),
         "run_rows_written": dg.MetadataValue.text(listed(summary.rows_written)),

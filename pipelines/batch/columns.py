@@ -21,7 +21,7 @@ ARRIVAL_ORDER = (ARRIVAL_US, PARTITION, SEQUENCE, INPUT_RANK)
 ARRIVAL_TIME = "__arrival_time"
 ARRIVAL_DAY = "__arrival_day"
 """As they lie in the log, so that a filter on them reaches its files; the day where the log has it."""
-TASK_RANGE = "__lane"
+TASK_RANGE = "__task_range"
 """The number of the task that reads the row, where the log is read in ranges of arrival."""
 LAST_SEQUENCE = "__last_sequence"
 """Of the partition's row that the same task read before, where it looks."""

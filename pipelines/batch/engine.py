@@ -33,7 +33,6 @@ from pipelines.batch.stream_insight import ordering as stream_insight
 from pipelines.core.errors import UsageError
 from pipelines.core.model import EVERYTHING, Job, OutputRange, output_name
 from pipelines.plan.initial_state import InitialStates
-from pipelines.plan.watermark_stats import Memory
 from pipelines.plan.watermark_strategy import SORT, WatermarkStrategy
 
 LogSlices = Mapping[str, Callable[[], Sequence[LogSlice]]]
@@ -63,29 +62,27 @@ def run(
     job: Job,
     arrivals: Mapping[str, DataFrame],
     output: OutputRange = EVERYTHING,
-    initial_state: InitialStates | None = None,
-    method: WatermarkStrategy = SORT,
-    memory: Memory | None = None,
+    initial_states: InitialStates | None = None,
+    strategy: WatermarkStrategy = SORT,
     slices: LogSlices | None = None,
 ) -> Result:
     """Verdicts and windows of ``job`` over ``arrivals``, one DataFrame of table ``arrivals/<input>`` per input.
 
     Half-open ``output`` acts on ``window_end`` and on the arrival time of verdicts and dead letters. The caller
-    ensures that ``arrivals``, with ``initial_state`` if there is one, hold what makes that range exact. ``method`` is
-    how watermarks are found; any but ``window`` passes over the logs once before this returns, except for the days
-    that ``memory`` recalls. Another method is taken where a log does not suit it. Method ``stored`` takes ``slices``;
-    a query fails with ``NOT_IN_ORDER`` of :mod:`~pipelines.batch.stream_analytics.watermarks.file_order` if they are
-    not in order.
-    Raises :class:`UsageError` if an input is missing.
+    ensures that ``arrivals``, with ``initial_states`` if there are any, hold what makes that range exact. ``strategy``
+    is how watermarks are found; any but ``sort`` passes over the logs once before this returns. Where a log does not
+    suit it, another one takes its place. ``file_order`` needs ``slices``; a query fails with ``NOT_IN_ORDER`` of
+    :mod:`~pipelines.batch.stream_analytics.watermarks.file_order` if they are not in order. Raises :class:`UsageError`
+    if an input is missing.
     """
-    logs = _logs(job, arrivals, memory, slices or {})
+    logs = _logs(job, arrivals, slices or {})
     match job.profile:
         case "stream_analytics":
-            decided = stream_analytics.decide(job, logs, output, initial_state, method)
+            decided = stream_analytics.decide(job, logs, output, initial_states or {}, strategy)
         case "atlas":
-            decided = atlas.decide(job, _rows(logs), initial_state=initial_state)
+            decided = atlas.decide(job, _rows(logs), initial_states)
         case "stream_insight":
-            decided = stream_insight.decide(job, _rows(logs), initial_state=initial_state)
+            decided = stream_insight.decide(job, _rows(logs), initial_states)
     return Result(
         verdicts=_verdict_table(decided.verdicts.filter(within(ARRIVAL_US, output))),
         windows=_windows(job, decided.members, output),
@@ -99,26 +96,22 @@ def windows_alone(
     job: Job,
     arrivals: Mapping[str, DataFrame],
     output: OutputRange = EVERYTHING,
-    initial_state: InitialStates | None = None,
-    method: WatermarkStrategy = SORT,
-    memory: Memory | None = None,
+    initial_states: InitialStates | None = None,
+    strategy: WatermarkStrategy = SORT,
     slices: LogSlices | None = None,
 ) -> DataFrame:
-    """The windows that :func:`run` gives, by the method for windows alone."""
+    """The windows that :func:`run` gives; nothing is computed for verdicts."""
     if job.profile != "stream_analytics":
-        return run(job, arrivals, output, initial_state, method).windows
-    logs = _logs(job, arrivals, memory, slices or {})
-    return _windows(job, stream_analytics.members(job, logs, initial_state, method), output)
+        return run(job, arrivals, output, initial_states, strategy).windows
+    logs = _logs(job, arrivals, slices or {})
+    return _windows(job, stream_analytics.members(job, logs, initial_states or {}, strategy), output)
 
 
-def _logs(job: Job, arrivals: Mapping[str, DataFrame], memory: Memory | None, slices: LogSlices) -> dict[str, Log]:
+def _logs(job: Job, arrivals: Mapping[str, DataFrame], slices: LogSlices) -> dict[str, Log]:
     for source in job.inputs:
         if source.name not in arrivals:
             raise UsageError(f"job '{job.name}' reads input '{source.name}', of which no arrivals were given")
-    return {
-        one.name: Log(arrivals[one.name], one, rank, memory, slices.get(one.name))
-        for rank, one in enumerate(job.inputs)
-    }
+    return {one.name: Log(arrivals[one.name], one, rank, slices.get(one.name)) for rank, one in enumerate(job.inputs)}
 
 
 def _rows(logs: Mapping[str, Log]) -> dict[str, DataFrame]:

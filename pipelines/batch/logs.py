@@ -9,7 +9,6 @@ from pyspark.sql import DataFrame
 
 from pipelines.batch.normalise import normalise
 from pipelines.core.model import Input
-from pipelines.plan.watermark_stats import Memory
 
 
 @dataclass(frozen=True)
@@ -29,14 +28,13 @@ class LogSlice:
 class Log:
     """``arrivals`` has the columns of table ``arrivals/<input>``; ``rank`` is the input's place in the job.
 
-    ``memory`` speaks of exactly these arrivals. ``slices`` gives the same arrivals once more, each partition's in order
-    in each piece and from piece to piece; None: they are not known to be.
+    ``slices`` gives the same arrivals once more, each partition's in order in each slice and from slice to slice; None:
+    they are not known to be in order.
     """
 
     arrivals: DataFrame
     source: Input
     rank: int
-    memory: Memory | None = None
     slices: Callable[[], Sequence[LogSlice]] | None = None
 
     def rows(self) -> DataFrame:

@@ -21,6 +21,7 @@ from pipelines.core.time import parse_instant
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress
 
 LAKEHOUSE_VARIABLE = "TAILRACE_LAKEHOUSE"
 
@@ -148,30 +149,38 @@ def emit(data: Any, human: Callable[[Console], None]) -> None:
         human(console())
 
 
-Advance = Callable[[str], None]
-"""Called with a few words when the next step of long work begins."""
+class Steps:
+    """The steps of long work: called with a few words when the next one begins; ``expect`` sets how many there are."""
+
+    def __init__(self, title: str, bar: Progress | None = None, count: int | None = None) -> None:
+        self._title = title
+        self._bar = bar
+        self._task = None if bar is None else bar.add_task(title, total=count)
+        self._begun = False
+
+    def __call__(self, text: str) -> None:
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, description=f"{self._title}: {text}", advance=int(self._begun))
+            self._begun = True
+
+    def expect(self, count: int) -> None:
+        """There are ``count`` steps."""
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, total=count)
 
 
 @contextmanager
-def progress(title: str, steps: int | None = None) -> Iterator[Advance]:
-    """A progress bar on stderr, only on a terminal and not under ``--quiet``; yields a function for each next step.
+def progress(title: str, steps: int | None = None) -> Iterator[Steps]:
+    """A progress bar on stderr, only on a terminal and not under ``--quiet``.
 
-    ``steps`` None: the number is not known, the bar pulses.
+    ``steps`` None: the number is not known yet, the bar pulses.
     """
     settings = context()
     if settings.quiet or settings.json or not sys.stderr.isatty():
-        yield lambda _: None
+        yield Steps(title)
         return
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=steps)
-        begun = False
-
-        def advance(words: str) -> None:
-            nonlocal begun
-            bar.update(task, description=f"{title}: {words}", advance=1 if begun else 0)
-            begun = True
-
-        yield advance
+        yield Steps(title, bar, steps)

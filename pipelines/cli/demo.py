@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from pipelines.cli.common import Advance, context, emit, progress
+from pipelines.cli.common import Steps, context, emit, progress
 from pipelines.core.model import OutputRange, StreamAnalyticsOrdering
 from pipelines.core.time import MINUTE, format_duration, format_instant, from_datetime
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pipelines.lakehouse.root import Lakehouse
     from pipelines.live.run import StreamSummary
     from pipelines.reconcile.result import Reconciliation
-    from pipelines.replay.run import RunSummary
+    from pipelines.replay.summary import RunSummary
     from pipelines.report.write import Written
 
 JOB = "departures_per_hour"
@@ -95,7 +95,7 @@ def register(app: typer.Typer) -> None:
             raise typer.Exit(1)
 
 
-def _demo(job: Job, lakehouse: Lakehouse, step: Advance) -> Shown:
+def _demo(job: Job, lakehouse: Lakehouse, step: Steps) -> Shown:
     from pipelines.core.model import EVERYTHING
     from pipelines.demo.departures import PACKAGE, VERSION, write_arrival_log
     from pipelines.ingest.batch import ingest
@@ -234,10 +234,10 @@ def _verdict_table(run: RunSummary) -> Table:
     table = Table(title="What became of every departure of 2013", title_justify="left")
     table.add_column("verdict or reason")
     table.add_column("events", justify="right")
-    for verdict, count in sorted(run.counts_by_verdict.items(), key=lambda item: -item[1]):
+    for verdict, count in sorted(run.found.counts_by_verdict.items(), key=lambda item: -item[1]):
         table.add_row(verdict, f"{count:,}")
     table.add_section()
-    for reason, count in sorted(run.counts_by_reason.items(), key=lambda item: -item[1]):
+    for reason, count in sorted(run.found.counts_by_reason.items(), key=lambda item: -item[1]):
         table.add_row(f"  {reason}", f"{count:,}")
     table.add_section()
     table.add_row("all", f"{run.events:,}")

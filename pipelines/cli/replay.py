@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipelines.cli.common import context, emit, find_job, note, output_range, progress
-from pipelines.cli.plan import AS_OF, FROM, JOB, TO, size, versions
+from pipelines.cli.plan import AS_OF, FROM, JOB, TO, versions
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pipelines.replay.run import RunSummary
+    from pipelines.replay.summary import RunSummary
 
 
 def register(app: typer.Typer) -> None:
@@ -27,39 +27,43 @@ def register(app: typer.Typer) -> None:
         reason: Annotated[str | None, typer.Option("--reason", help="Why; kept in the run ledger.")] = None,
     ) -> None:
         """Run the job over its arrival log and replace exactly the output range."""
-        from pipelines.replay.run import STEPS
+        from pipelines.plan.stages import stages_of
         from pipelines.replay.run import replay as run
 
         found = find_job(job)
         wanted = output_range(from_, to)
-        with progress(f"replay {found.name}", STEPS) as advance:
+        with progress(f"replay {found.name}") as steps:
             summary = run(
                 found,
                 wanted,
                 context().lakehouse,
                 as_of=versions(found, as_of),
+                planned=lambda plan: steps.expect(len(stages_of(plan))),
                 reason=reason,
-                progress=advance,
-                only=True,
+                progress=steps,
+                only_run=True,
             )
         for text in summary.plan.notes:
             note(f"note: {text}")
-        for text in summary.warnings:
+        for text in summary.found.warnings:
             note(f"warning: {text}")
-        emit(summary.as_dict(), lambda out: _tell(out, summary))
+        emit(summary.as_dict(), lambda out: _print(out, summary))
 
 
-def _tell(out: Console, summary: RunSummary) -> None:
+def _print(out: Console, summary: RunSummary) -> None:
+    from pipelines.plan.stages import format_bytes
+
+    found = summary.found
     seconds = (summary.finished_us - summary.started_us) / 1_000_000
     lines = [f"{summary.plan.job}: run {summary.run_id} took {seconds:.1f} s over {summary.events} event(s)"]
-    lines += [f"  {verdict}: {count}" for verdict, count in summary.counts_by_verdict.items()]
-    if summary.counts_by_reason:
-        lines.append("  reasons: " + ", ".join(f"{name} {count}" for name, count in summary.counts_by_reason.items()))
-    for table, files in summary.files_read.items():
-        lines.append(f"  read {files} file(s) of {table}, {size(summary.bytes_read[table])}")
-    for table, rows in summary.rows_written.items():
-        lines.append(f"  wrote {rows} row(s) to {table}, version {summary.versions_written[table]}")
-    lines.append(f"  fingerprint of the windows {summary.output_fingerprint}")
+    lines += [f"  {verdict}: {count}" for verdict, count in found.counts_by_verdict.items()]
+    if found.counts_by_reason:
+        lines.append("  reasons: " + ", ".join(f"{name} {count}" for name, count in found.counts_by_reason.items()))
+    for table, files in found.files_read.items():
+        lines.append(f"  read {files} file(s) of {table}, {format_bytes(found.bytes_read[table])}")
+    for table, rows in found.rows_written.items():
+        lines.append(f"  wrote {rows} row(s) to {table}, version {found.versions_written[table]}, by {found.writer}")
+    lines.append(f"  fingerprint of the windows {found.output_fingerprint}")
     if not summary.plan.settled:
         lines.append(f"  unsettled: {summary.plan.unsettled}")
     for line in lines:

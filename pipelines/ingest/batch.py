@@ -31,7 +31,6 @@ from pipelines.ingest.order import ArrivalOrder
 from pipelines.ingest.readers import Refused, read_file
 from pipelines.ingest.records import PUNCTUATION, Judge
 from pipelines.ingest.tails import Tails
-from pipelines.lakehouse.cache.first_pass import Appended, keep_facts
 from pipelines.lakehouse.compact import compact, file_layout
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import LOG_COLUMNS, QUARANTINE, alike, arrivals_schema
@@ -134,9 +133,7 @@ def ingest(
             except CommitFailedError:
                 continue  # someone else appended meanwhile: judge anew against the newer log
             progress("compacting")
-            summary = _compacted(lakehouse, summary)
-            progress("keeping what replays ask first")
-            return _with_facts(lakehouse, job, summary, work)
+            return _compacted(lakehouse, summary)
     raise EnvironmentUnfit(
         f"the log arrivals/{part.name} was changed by others {_ATTEMPTS} times while this batch was read",
         hint="ingest into one input from one place at a time",
@@ -149,20 +146,6 @@ def _compacted(lakehouse: Lakehouse, summary: IngestSummary) -> IngestSummary:
     assert log is not None, summary.input
     done = compact(log)
     return replace(summary, compacted_days=done.days, warnings=(*summary.warnings, *done.warnings))
-
-
-def _with_facts(lakehouse: Lakehouse, job: Job, summary: IngestSummary, work: _Batch) -> IngestSummary:
-    """What is kept saves a pass: the batch is in the log whatever comes of it."""
-    log = lakehouse.open(f"arrivals/{summary.input}")
-    if log is None or summary.first_arrival_us is None:
-        return summary
-    appended = Appended(summary.appended, summary.first_arrival_us, work.newest_day)
-    try:
-        keep_facts(lakehouse, job, summary.input, log, appended)
-    except EnvironmentUnfit as error:
-        untold = f"the first replay looks itself for what could not be kept of these days: {error}"
-        return replace(summary, warnings=(*summary.warnings, untold))
-    return summary
 
 
 def content_id(input_name: str, paths: Sequence[Path]) -> str:
@@ -186,7 +169,6 @@ class _Batch:
         self.log = log
         self.schema = arrivals_schema(part)
         tails = Tails(log)
-        self.newest_day = tails.newest_day
         self.judge = Judge(part, batch_id, ArrivalOrder(tails.of))
         self.rows = SortedRuns(self.schema)
         self.refused: list[Refused] = []

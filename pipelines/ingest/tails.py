@@ -30,11 +30,6 @@ class Tails:
         self._known: dict[int, Tail] = {}
         self._fragments: dict[str, ds.Fragment] | None = None
 
-    @property
-    def newest_day(self) -> int | None:
-        """The last day of arrival that has a file; None where the log is empty."""
-        return max((file.arrival_day for file in self._files if file.arrival_day is not None), default=None)
-
     def of(self, partition: int) -> Tail | None:
         """The last record of ``partition``, or None where the log holds none."""
         for file in self._files:

@@ -71,13 +71,8 @@ def arrivals_table(input_name: str) -> str:
 
 
 def summaries_table(input_name: str) -> str:
-    """``summaries/<input>``"""
-    return f"summaries/{input_name}"
-
-
-def facts_table(input_name: str) -> str:
-    """``facts/<input>``"""
-    return f"facts/{input_name}"
+    """``_cache/summaries/<input>``"""
+    return f"_cache/summaries/{input_name}"
 
 
 def quarantine_table(input_name: str) -> str:

@@ -12,7 +12,8 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pipelines.core.errors import EnvironmentUnfit, UsageError
 
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}(/[a-z][a-z0-9_]{0,62})*")
+_NAME = re.compile(r"_?[a-z][a-z0-9_]{0,62}(/[a-z][a-z0-9_]{0,62})*")
+"""What begins with an underscore is the product's own: no input and no job can be called so."""
 RUNS = "runs"
 
 

@@ -78,25 +78,6 @@ SUMMARIES = pa.schema(
 """One row a day of arrivals, timeline and UTC day of event time: a ``SummaryRow`` of
 :mod:`pipelines.plan.initial_state`. Where ``received`` is set, the row is a ``Clock`` after that day."""
 
-FACTS = pa.schema(
-    [
-        ("setting", pa.string()),
-        ("arrival_date", pa.date32()),
-        ("files", pa.string()),
-        ("input_partition", pa.int32()),
-        ("bucket", pa.int64()),
-        ("cell_us", pa.int64()),
-        ("rows", pa.int64()),
-        ("least_sequence", pa.int64()),
-        ("greatest_sequence", pa.int64()),
-        ("least_time_us", pa.int64()),
-        ("greatest_time_us", pa.int64()),
-        ("lead_us", pa.int64()),
-        ("least_arrival_us", pa.int64()),
-    ]
-)
-"""One row is a :class:`pipelines.plan.watermark_stats.Fact`."""
-
 RUNS = pa.schema(
     [
         ("run_id", pa.string()),
@@ -125,6 +106,7 @@ RUNS = pa.schema(
         ("scans", pa.map_(pa.string(), pa.int64())),
         ("warnings", pa.list_(pa.field("element", pa.string()))),
         ("output_fingerprint", pa.string()),
+        ("writer", pa.string()),
         ("started_at", TIMESTAMP),
         ("finished_at", TIMESTAMP),
         ("process", pa.string()),

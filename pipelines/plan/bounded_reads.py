@@ -43,7 +43,7 @@ _GREATEST_US = 2**62
 
 @dataclass(frozen=True, slots=True)
 class BoundedReads:
-    """What a plan reads. ``initial_state`` None: engines begin with empty timelines.
+    """What a plan reads. ``initial_states`` None: engines begin with empty timelines.
 
     The result is final once every log reaches beyond ``final_us`` (None: never), and ``unsettled`` is None: else it
     says what arrivals after that could still change.
@@ -51,7 +51,7 @@ class BoundedReads:
 
     range: ReadRange
     final_us: int | None
-    initial_state: InitialStates | None = None
+    initial_states: InitialStates | None = None
     unsettled: str | None = None
 
 

@@ -7,13 +7,16 @@ executed by :func:`pipelines.replay.run.execute`; nobody computes any of it a se
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from pipelines.core.model import OutputRange
 from pipelines.core.time import format_instant
 from pipelines.plan.initial_state import InitialStates
 from pipelines.plan.read_range import ReadRange
 from pipelines.plan.watermark_strategy import SORT, WatermarkStrategy
+
+Writer = Literal["driver", "spark"]
+"""Who writes the results: the driver collects little data and commits it itself; Spark writes all else."""
 
 
 class SortedFile(NamedTuple):
@@ -119,8 +122,8 @@ class SummaryUse:
 class Plan:
     """One replay, decided. ``settled`` False: ``unsettled`` says which arrivals, still to come, would change it.
 
-    ``method``: how watermarks are found; ``sorting``: how without trusting in the order of files. ``initial_state``:
-    what earlier and later arrivals mean for those that are read, from ``summaries``; None: nothing.
+    ``strategy``: how watermarks are found; ``sorting``: how, where files are not trusted to be in order.
+    ``initial_states``: what earlier and later arrivals mean for those that are read, from ``summaries``; None: nothing.
     """
 
     job: str
@@ -132,10 +135,11 @@ class Plan:
     settled: bool
     unsettled: str | None = None
     notes: tuple[str, ...] = ()
-    initial_state: InitialStates | None = field(default=None, repr=False)
+    initial_states: InitialStates | None = field(default=None, repr=False)
     summaries: tuple[SummaryUse, ...] = ()
-    method: WatermarkStrategy = SORT
+    strategy: WatermarkStrategy = SORT
     sorting: WatermarkStrategy = SORT
+    writer: Writer = "spark"
 
     @property
     def end_of_log_us(self) -> int | None:
@@ -162,7 +166,8 @@ class Plan:
             "carry": [summary.as_dict() for summary in self.summaries],
             "reads": [read.as_dict() for read in self.reads],
             "writes": [written.as_dict() for written in self.writes],
-            "method": self.method.as_dict(),
+            "method": self.strategy.as_dict(),
+            "writer": self.writer,
             "end_of_log": instant_or_none(self.end_of_log_us),
             "settled": self.settled,
             "unsettled": self.unsettled,

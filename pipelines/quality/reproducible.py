@@ -14,8 +14,6 @@ from pipelines.lakehouse.runs import SUCCEEDED, runs_of
 from pipelines.quality.checks import CheckResult
 from pipelines.quality.conservation import Share, shares
 from pipelines.replay.builder import make_plan
-from pipelines.replay.fingerprint import fingerprint
-from pipelines.replay.run import recompute
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,13 +37,16 @@ def check_reproducible(spark: SparkSession, lakehouse: Lakehouse, job: Job, outp
 
 
 def _problems(spark: SparkSession, lakehouse: Lakehouse, job: Job, share: Share, run: Mapping[str, Any]) -> list[str]:
+    from pipelines.replay.evaluate import recompute
+    from pipelines.replay.fingerprint import fingerprint
+
     told = f"run {share.run_id} of {_told(share.wrote)}"
     if run["job_fingerprint"] != job.fingerprint:
         return [f"{told} cannot be run again: the job file has changed since; replay the range"]
     versions = {part.name: share.read[arrivals_table(part.name)] for part in job.inputs}
     gave, problems = run["output_fingerprint"], []
     try:
-        again = recompute(make_plan(job, share.wrote, lakehouse, as_of=versions), job, lakehouse, spark=spark)
+        again = recompute(make_plan(job, share.wrote, lakehouse, as_of=versions), job, lakehouse, spark)
     except UsageError as error:
         return [f"{told} cannot be run again: {error}"]
     if again != gave:

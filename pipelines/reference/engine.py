@@ -73,11 +73,11 @@ def run(
     *,
     evaluate: Evaluate | None = None,
     instant_sql: InstantSql | None = None,
-    initial_state: InitialStates | None = None,
+    initial_states: InitialStates | None = None,
 ) -> Outcome:
     """Runs ``job`` over ``arrivals`` (the whole log, in any order) and keeps what lies in ``output``.
 
-    With ``initial_state`` they are those of a read range, and timelines begin and end as it says.
+    With ``initial_states`` they are those of a read range, and timelines begin and end as it says.
 
     Fates and dead letters are kept by arrival time, windows by their end. ``evaluate`` computes expressions that are
     more than a column: one call an input, and one for joined rows. ``instant_sql``, which
@@ -88,7 +88,7 @@ def run(
     sequence twice, an arrival time that falls, an event without a partition) or a sum leaves BIGINT.
     """
     profile = PROFILES[job.profile]
-    ordered = profile.order(job, _events(job, _in_arrival_order(job, arrivals), evaluate, instant_sql), initial_state)
+    ordered = profile.order(job, _events(job, _in_arrival_order(job, arrivals), evaluate, instant_sql), initial_states)
     windows = _windows(job, profile, ordered, _counted(job, ordered, evaluate))
     return Outcome(
         fates=tuple(fate for fate in ordered.fates if fate.arrival_time_us in output),

@@ -25,6 +25,7 @@ from pipelines.plan.bounded_reads import BoundedReads, bounded_reads, why_whole_
 from pipelines.plan.definition import Plan, ReadTable, SummaryUse, WrittenTable, is_settled
 from pipelines.plan.read_range import ReadRange
 from pipelines.plan.watermark_strategy import choose_strategy
+from pipelines.replay.size import writer_of
 
 NAMED_FILES = 32
 """So many files a plan names one by one; Spark looks up more than that in a job of its own."""
@@ -63,10 +64,11 @@ def make_plan(job: Job, output: OutputRange, lakehouse: str | Path | Lakehouse, 
         settled=settled,
         unsettled=unsettled,
         notes=_notes(lakehouse, job, output),
-        initial_state=found.initial_state,
+        initial_states=found.initial_states,
         summaries=tuple(_summary_use(one, keep=as_of is None) for one in history.summed.values()),
-        method=choose_strategy(job, rows, in_order=all(table.sorted_files for table in reads)),
+        strategy=choose_strategy(job, rows, in_order=all(table.sorted_files for table in reads)),
         sorting=sorting,
+        writer=writer_of(job, reads, writes, lakehouse),
     )
 
 

@@ -1,4 +1,4 @@
-"""Results of little data: taken from Spark once, then counted, fingerprinted and written here.
+"""Results computed once before anything is written: collected on the driver, or persisted in Spark.
 
 For a day of a quiet log Spark's own way costs many times what the data cost: a pass over everything for every number,
 and a dozen jobs a commit. The rows, the fingerprint and the commits are the same in both ways.
@@ -6,54 +6,110 @@ and a dozen jobs a commit. The rows, the fingerprint and the commits are the sam
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
-from pipelines.lakehouse.layout import Layout
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from pipelines.batch.engine import Result
+from pipelines.core.model import Job
+from pipelines.core.verdicts import IS_EXCEPTION_SQL, is_exception
+from pipelines.lakehouse.layout import dead_letters_table, result_tables, verdicts_table, windows_table
+from pipelines.plan.definition import Writer
+from pipelines.replay.fingerprint import digest_of, fingerprint, fingerprint_of
+from pipelines.replay.write import with_day
 
 _DIGEST = "__digest"
 
 
-@dataclass(frozen=True, slots=True)
-class Collected:
-    """All rows of a result with their day column, as in a table; ``query`` gave them and was executed."""
+@dataclass(frozen=True)
+class Computed:
+    """Results by table. ``fates``: events by input, verdict and reasons; ``queries`` were executed for all this."""
 
-    rows: pa.Table
-    query: DataFrame
-
-
-def take(frame: DataFrame, layout: Layout) -> Collected:
-    """The rows of a result."""
-    from pipelines.replay.write import with_day
-
-    query = _loosened(with_day(frame, layout))
-    return Collected(_nullable(query.toArrow()), query)
+    tables: Mapping[str, DataFrame | pa.Table]
+    rows: Mapping[str, int]
+    fates: Counter[tuple[str, str, tuple[str, ...]]]
+    fingerprint: str
+    queries: tuple[DataFrame, ...]
 
 
-def collect_fingerprinted(frame: DataFrame, layout: Layout) -> tuple[Collected, str]:
-    """The rows of a result, and what :func:`pipelines.replay.fingerprint.fingerprint` says of them."""
-    from pipelines.replay.fingerprint import digest_of, fingerprint_of
-    from pipelines.replay.write import with_day
+def frames_of(job: Job, result: Result) -> dict[str, DataFrame]:
+    """Results by table, in the order of their commits."""
+    frames = {verdicts_table(job): result.verdicts, windows_table(job): result.windows}
+    if result.dead_letters is not None:
+        frames[dead_letters_table(job)] = result.dead_letters
+    return {name: frames[name] for name, _ in result_tables(job)}
 
-    query = _loosened(with_day(frame.withColumn(_DIGEST, digest_of(frame.schema)), layout))
-    rows = query.toArrow()
-    digests = bytes.fromhex("".join(rows[_DIGEST].to_pylist()))
+
+@contextmanager
+def computed(job: Job, result: Result, writer: Writer) -> Iterator[Computed]:
+    """The results of ``job``, computed; what Spark keeps of them is forgotten when the block is left."""
+    if writer == "driver":
+        yield _collected(job, frames_of(job, result))
+        return
+    frames = frames_of(job, result)
+    # verdicts are cheap to make again from what is shared
+    cheap = verdicts_table(job) if result.shared else None
+    kept = [*result.shared, *(frame for name, frame in frames.items() if name != cheap)]
+    for frame in kept:
+        frame.persist()
+    try:
+        yield _counted(job, frames, at_once=not result.shared)
+    finally:
+        for frame in kept:
+            frame.unpersist()
+
+
+def _counted(job: Job, frames: Mapping[str, DataFrame], *, at_once: bool) -> Computed:
+    verdicts, windows = verdicts_table(job), windows_table(job)
+    counts = frames[verdicts].groupBy("input", "verdict", "reasons").count()
+    # at once, so that cores compute one while Spark plans the other; not where both wait for the same frame
+    with ThreadPoolExecutor(2 if at_once else 1) as pool:
+        counting = pool.submit(counts.collect)
+        summing = pool.submit(fingerprint, frames[windows])
+    fates = Counter({(row["input"], row["verdict"], tuple(row["reasons"])): row["count"] for row in counting.result()})
+    rows = {name: frames[name].count() for name in frames if name not in (verdicts, windows)}
+    rows[windows] = summing.result().rows
+    rows[verdicts] = sum(count for (_, *fate), count in fates.items() if _keeps(job, *fate))
+    kept = frames[verdicts] if job.keep_verdicts == "all" else frames[verdicts].filter(IS_EXCEPTION_SQL)
+    tables = {name: with_day({**frames, verdicts: kept}[name], layout) for name, layout in result_tables(job)}
+    return Computed(tables, rows, fates, summing.result().fingerprint, tuple(frames.values()))
+
+
+def _collected(job: Job, frames: Mapping[str, DataFrame]) -> Computed:
+    verdicts, windows = verdicts_table(job), windows_table(job)
+    digest = digest_of(frames[windows].schema)
+    given = {**frames, windows: frames[windows].withColumn(_DIGEST, digest)}
+    queries = {name: _loosened(with_day(given[name], layout)) for name, layout in result_tables(job)}
+    tables = {name: query.toArrow() for name, query in queries.items()}
+    digests = bytes.fromhex("".join(tables[windows][_DIGEST].to_pylist()))
+    tables[windows] = tables[windows].drop_columns([_DIGEST])
+    tables = {name: _nullable(table) for name, table in tables.items()}
+    columns = [tables[verdicts][name].to_pylist() for name in ("input", "verdict", "reasons")]
+    each = [(name, verdict, tuple(reasons)) for name, verdict, reasons in zip(*columns, strict=True)]
+    kept = pa.array([_keeps(job, *fate) for _, *fate in each], pa.bool_())
+    tables[verdicts] = tables[verdicts].filter(kept)
+    rows = {name: len(table) for name, table in tables.items()}
     # unsigned integers wrap round, which is what adding up modulo 2^64 means
-    task_ranges = np.frombuffer(digests, ">u8").astype(np.uint64).reshape(len(rows), -1).sum(axis=0, dtype=np.uint64)
-    counted = fingerprint_of(len(rows), [int(task_range) for task_range in task_ranges])
-    return Collected(_nullable(rows.drop_columns([_DIGEST])), query), counted.fingerprint
+    parts = np.frombuffer(digests, ">u8").astype(np.uint64).reshape(rows[windows], -1).sum(axis=0, dtype=np.uint64)
+    summed = fingerprint_of(rows[windows], [int(part) for part in parts])
+    return Computed(tables, rows, Counter(each), summed.fingerprint, tuple(queries.values()))
+
+
+def _keeps(job: Job, verdict: str, reasons: tuple[str, ...]) -> bool:
+    """Whether table ``verdicts`` keeps such an event."""
+    return job.keep_verdicts == "all" or is_exception(verdict, reasons)
 
 
 def _loosened(frame: DataFrame) -> DataFrame:
     """``frame`` with structs whose fields may all be null: Arrow refuses a null struct of fields that may not."""
-    from pyspark.sql import functions as F
-    from pyspark.sql import types as T
 
     def loose(kind: T.DataType) -> T.DataType:
         match kind:

@@ -29,8 +29,8 @@ class Scanned:
     size_bytes: int
     scans: int
 
-    def differs_from(self, planned: ReadTable) -> str | None:
-        """A sentence if the plan said otherwise."""
+    def difference_from(self, planned: ReadTable) -> str | None:
+        """A sentence if the plan predicted otherwise."""
         if (self.files, self.size_bytes) == (planned.files, planned.size_bytes):
             return None
         return (

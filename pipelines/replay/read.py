@@ -4,29 +4,39 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from pipelines.core.model import Input
+from pipelines.batch.engine import LogSlices
+from pipelines.batch.logs import LogSlice
+from pipelines.core.model import Input, Job
 from pipelines.core.time import format_instant, to_datetime
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import LOG_COLUMNS
-from pipelines.plan.definition import ReadTable, SortedFile
+from pipelines.plan.definition import Plan, ReadTable, SortedFile
 from pipelines.plan.read_range import ReadRange
 
 _PATTERN = frozenset("{}[]*?\\")
 """A path that holds one of these would be read as a pattern."""
 
 
-def read_arrivals(
-    spark: SparkSession, lakehouse: Lakehouse, table: ReadTable, part: Input, read: ReadRange
-) -> DataFrame:
-    """Arrivals of ``[read.from, read.to]``, both ends included, at exactly ``table.version``.
+def read_arrivals(spark: SparkSession, job: Job, plan: Plan, lakehouse: Lakehouse) -> dict[str, DataFrame]:
+    """What the plan reads, by input: the arrivals of its read range, both ends included, at its versions.
 
     The files that the plan names, or those that partitions and statistics of the log do not rule out; inside a file,
     row groups are skipped by arrival time.
     """
+    return {one.input: _arrivals(spark, lakehouse, one, job.input(one.input), plan.read) for one in plan.reads}
+
+
+def log_slices(spark: SparkSession, plan: Plan, lakehouse: Lakehouse) -> LogSlices:
+    """As :func:`read_arrivals`, in the order in which files hold the arrivals, each sorted file by itself."""
+    return {one.input: partial(_slices, spark, lakehouse, one, plan.read) for one in plan.reads}
+
+
+def _arrivals(spark: SparkSession, lakehouse: Lakehouse, table: ReadTable, part: Input, read: ReadRange) -> DataFrame:
     if _are_named(lakehouse, table):
         (frame,) = _files_of(spark, lakehouse, table, [table.paths])
     else:
@@ -35,22 +45,22 @@ def read_arrivals(
     return _within(frame, read).select(*names, "arrival_date")
 
 
-def read_sorted_files(
-    spark: SparkSession, lakehouse: Lakehouse, table: ReadTable, read: ReadRange
-) -> list[tuple[SortedFile, DataFrame]]:
-    """As :func:`read_arrivals`, each of the table's stretches by itself, with all columns of the table."""
+def _slices(spark: SparkSession, lakehouse: Lakehouse, table: ReadTable, read: ReadRange) -> list[LogSlice]:
     if not _are_named(lakehouse, table):
         return []
     frames = _files_of(spark, lakehouse, table, [[one.path] for one in table.sorted_files])
-    return [(one, _within(frame, read, one)) for one, frame in zip(table.sorted_files, frames, strict=True)]
+    return [
+        LogSlice(_within(frame, read, one), one.first_us, one.last_us)
+        for one, frame in zip(table.sorted_files, frames, strict=True)
+    ]
 
 
-def _within(frame: DataFrame, read: ReadRange, held: SortedFile | None = None) -> DataFrame:
-    """The arrivals of ``[read.from, read.to]``, of ``frame``, which ``held`` tells more of."""
-    if read.from_us is not None and (held is None or held.first_us < read.from_us):
+def _within(frame: DataFrame, read: ReadRange, file: SortedFile | None = None) -> DataFrame:
+    """The arrivals of ``[read.from, read.to]``, of ``frame``, which is of ``file`` alone if that is given."""
+    if read.from_us is not None and (file is None or file.first_us < read.from_us):
         frame = frame.filter(f"arrival_date >= DATE '{to_datetime(read.from_us).date().isoformat()}'")
         frame = frame.filter(f"arrival_time >= TIMESTAMP '{format_instant(read.from_us)}'")
-    if read.to_us is not None and (held is None or held.last_us > read.to_us):
+    if read.to_us is not None and (file is None or file.last_us > read.to_us):
         frame = frame.filter(f"arrival_date <= DATE '{to_datetime(read.to_us).date().isoformat()}'")
         frame = frame.filter(f"arrival_time <= TIMESTAMP '{format_instant(read.to_us)}'")
     return frame

@@ -1,20 +1,15 @@
-"""Whether a replay is so little that the driver takes its results from Spark and writes them itself."""
+"""Whether a replay is so small that the driver collects its results and writes them itself."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from deltalake import DeltaTable
 
 from pipelines.core.model import AnyOf, Grid, Job, Session, Window
-from pipelines.lakehouse.layout import result_tables
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.plan.definition import Plan
-
-if TYPE_CHECKING:
-    pass
-
+from pipelines.plan.definition import ReadTable, Writer, WrittenTable
 
 MOST_ROWS = 200_000
 """Of a result, so many rows at most are held in memory."""
@@ -24,22 +19,22 @@ MOST_BYTES = 64 * 2**20
 """Of arrivals, as files; rows may be wide."""
 
 
-def fits_driver(job: Job, plan: Plan, lakehouse: Lakehouse) -> bool:
-    """Whether all that the plan gives, and what lies beside it in the same days, certainly fits into memory, and every
+def writer_of(job: Job, reads: Sequence[ReadTable], writes: Sequence[WrittenTable], lakehouse: Lakehouse) -> Writer:
+    """``driver`` iff all results, and what is in the same days of their tables, certainly fit into memory, and every
     table can be written without Spark."""
-    events = [table.rows for table in plan.reads]
-    if None in events or sum(table.size_bytes for table in plan.reads) > MOST_BYTES:
-        return False
-    if any(table.replaced_rows is None or table.replaced_rows > MOST_ROWS for table in plan.writes):
-        return False
+    events = [table.rows for table in reads]
+    if None in events or sum(table.size_bytes for table in reads) > MOST_BYTES:
+        return "spark"
+    if any(table.replaced_rows is None or table.replaced_rows > MOST_ROWS for table in writes):
+        return "spark"
     each = _windows_of_an_event(job)
     if each is None or sum(rows for rows in events if rows is not None) * max(each, 1) > MOST_ROWS:
-        return False
-    return all(_is_plain(lakehouse.open(name)) for name, _ in result_tables(job))
+        return "spark"
+    return "driver" if all(_is_plain(lakehouse.open(one.table)) for one in writes) else "spark"
 
 
 def _windows_of_an_event(job: Job) -> int | None:
-    """How many rows of windows one event can make at most; None where that hangs on others, or on how long it lasts."""
+    """How many window rows one event makes at most; None where other events or its lifetime decide."""
     if job.query.join is not None or any(part.shape != "point" for part in job.inputs):
         return None
     return _windows_of_a_point(job.query.window)

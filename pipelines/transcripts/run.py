@@ -142,7 +142,7 @@ def run_spark(case: Case, session: SparkSession | None = None) -> Outcome:
     reads = bounded_reads(case.job, case.output, ListedHistory(case.job, case.arrivals))
     log = [arrival for arrival in case.arrivals if arrival.arrival_time_us in reads.range]
     try:
-        return run_batch(case.job, arrival_frames(spark, case.job, log), case.output, reads.initial_state)
+        return run_batch(case.job, arrival_frames(spark, case.job, log), case.output, reads.initial_states)
     except TailraceError as error:
         return Outcome(error=error)
 
@@ -151,15 +151,15 @@ def run_batch(
     job: Job,
     arrivals: Mapping[str, DataFrame],
     output: OutputRange,
-    initial_state: InitialStates | None = None,
-    method: WatermarkStrategy = SORT,
+    initial_states: InitialStates | None = None,
+    strategy: WatermarkStrategy = SORT,
     slices: LogSlices | None = None,
 ) -> Outcome:
     """What the batch engine gives for ``arrivals``, collected; errors pass through."""
     from pipelines.batch import engine
     from pipelines.batch.spark.local_rows import local_rows
 
-    result = engine.run(job, arrivals, output, initial_state, method, slices=slices)
+    result = engine.run(job, arrivals, output, initial_states, strategy, slices=slices)
     verdicts = [_spark_fate(row) for row in local_rows(result.verdicts)]
     windows = [{key: row[key] for key in row if key != "output_date"} for row in local_rows(result.windows)]
     return Outcome(tuple(verdicts), tuple(windows))

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache, partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,18 +26,15 @@ from bench.questions import Question
 from pipelines.batch import engine
 from pipelines.core.model import EVERYTHING, Job, OutputRange
 from pipelines.core.time import to_datetime
-from pipelines.lakehouse.cache.facts import KeptFacts
-from pipelines.lakehouse.cache.first_pass import Appended, keep_facts
-from pipelines.lakehouse.layout import arrivals_table
+from pipelines.core.verdicts import IS_EXCEPTION_SQL
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.live.run import stream
 from pipelines.plan.watermark_strategy import WatermarkStrategy
 from pipelines.replay.builder import make_plan
-from pipelines.replay.read import read_arrivals
-from pipelines.replay.run import replay, slices_of
+from pipelines.replay.read import log_slices, read_arrivals
+from pipelines.replay.run import replay
 
 Exceptions = Counter[tuple[str, ...]]
-_EXCEPTIONS = "NOT (verdict = 'accepted' AND size(reasons) = 0)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,56 +242,35 @@ def textbook(site: Site, question: Question) -> Frames:
     return Frames(on_spark.textbook(site.arrivals(), question))
 
 
-@cache
-def _as_ingested(site: Site, question: Question) -> None:
-    """The log, with what ingest would have kept of it for the question's job."""
-    log = site.log.lakehouse.open(arrivals_table(question.input))
-    assert log is not None, site.log.uri
-    keep_facts(site.log.lakehouse, question.job(), question.input, log, Appended(site.log.events, 0, None))
-
-
 @dataclass(frozen=True)
 class _Replayed:
     """What ``replay`` hands to the engine: all of it is part of the time, the plan too."""
 
     job: Job
     arrivals: dict[str, DataFrame]
-    method: WatermarkStrategy
-    memory: KeptFacts | None
+    strategy: WatermarkStrategy
     slices: engine.LogSlices | None
 
 
-def _replayed(site: Site, question: Question, method: WatermarkStrategy | None, *, kept: bool) -> _Replayed:
+def _replayed(site: Site, question: Question, strategy: WatermarkStrategy | None) -> _Replayed:
     job, lakehouse = question.job(), site.log.lakehouse
-    if kept:
-        _as_ingested(site, question)
     plan = make_plan(job, EVERYTHING, lakehouse)
-    (read,) = plan.reads
-    arrivals = read_arrivals(site.spark, lakehouse, read, job.input(question.input), plan.read)
-    memory = KeptFacts(lakehouse, plan) if kept else None
-    method = method or plan.method
-    slices = None
-    if method.verdicts == "stored":
-        slices = {question.input: partial(slices_of, site.spark, lakehouse, read, plan.read)}
-    return _Replayed(job, {question.input: arrivals}, method, memory, slices)
+    chosen = strategy or plan.strategy
+    slices = log_slices(site.spark, plan, lakehouse) if chosen.verdicts == "file_order" else None
+    return _Replayed(job, read_arrivals(site.spark, job, plan, lakehouse), chosen, slices)
 
 
-def tailrace(site: Site, question: Question, method: WatermarkStrategy | None = None, kept: bool = True) -> Frames:
-    """Tailrace's windows alone, by the method that the plan chooses unless told another.
-
-    ``kept``: with the facts that ingest has kept of the log.
-    """
-    run = _replayed(site, question, method, kept=kept)
-    return Frames(engine.windows_alone(run.job, run.arrivals, method=run.method, memory=run.memory, slices=run.slices))
+def tailrace(site: Site, question: Question, strategy: WatermarkStrategy | None = None) -> Frames:
+    """Tailrace's windows alone, by the strategy that the plan chooses unless another is given."""
+    run = _replayed(site, question, strategy)
+    return Frames(engine.windows_alone(run.job, run.arrivals, strategy=run.strategy, slices=run.slices))
 
 
-def tailrace_with_exceptions(
-    site: Site, question: Question, method: WatermarkStrategy | None = None, kept: bool = True
-) -> Frames:
+def tailrace_with_exceptions(site: Site, question: Question, strategy: WatermarkStrategy | None = None) -> Frames:
     """Tailrace's windows, and its verdicts as ``keep_verdicts: exceptions`` keeps them."""
-    run = _replayed(site, question, method, kept=kept)
-    result = engine.run(run.job, run.arrivals, method=run.method, memory=run.memory, slices=run.slices)
-    return Frames(result.windows, result.verdicts.filter(_EXCEPTIONS), result.shared)
+    run = _replayed(site, question, strategy)
+    result = engine.run(run.job, run.arrivals, strategy=run.strategy, slices=run.slices)
+    return Frames(result.windows, result.verdicts.filter(IS_EXCEPTION_SQL), result.shared)
 
 
 def within(windows: pa.Table, output: OutputRange) -> pa.Table:

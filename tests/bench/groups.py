@@ -19,7 +19,7 @@ from bench.on_one_machine import Engine
 from bench.questions import DEPARTURES, READINGS, Question
 from pipelines.core.model import EVERYTHING, OutputRange
 from pipelines.core.time import DAY, SECOND
-from pipelines.plan.watermark_strategy import Scan, WatermarkStrategy
+from pipelines.plan.watermark_strategy import Strategy, WatermarkStrategy
 
 LIVE_ROUNDS = 3
 
@@ -93,21 +93,15 @@ def _all(site: Site, live: Site, question: Question, engines: Sequence[Engine]) 
     return (
         plain(site, question),
         textbook(site, question),
-        *_and_unkept(tailrace(site, question)),
-        *_and_unkept(exceptions(site, question)),
+        tailrace(site, question),
+        exceptions(site, question),
         ToNowhere("window_over", "the textbook job, each key a timeline", site, over, frames=contenders.textbook),
-        *_and_unkept(each_key(site, question)),
+        each_key(site, question),
         PlainToDelta("plain_delta", "plain windowing, written to Delta", site, question, exact=False),
         Replay("replay", "tailrace replay: all of it, written to Delta", site, question, against="plain_delta"),
         Live("live", "tailrace stream, from the beginning", live, question, most_rounds=LIVE_ROUNDS),
         *(OneMachine(engine.name, TITLES[engine.name], site, question, engine=engine) for engine in engines),
     )
-
-
-def _and_unkept(usual: ToNowhere) -> tuple[Contender, Contender]:
-    """A contender, and the same on a log of which ingest has kept nothing for the job, as of an older one."""
-    frames = partial(usual.frames, kept=False)
-    return usual, replace(usual, name=f"{usual.name}_unkept", title=f"{usual.title}; no facts kept", frames=frames)
 
 
 TITLES = {"duckdb": "the exact job in DuckDB", "polars": "the exact job in Polars"}
@@ -138,7 +132,7 @@ def each_key(site: Site, question: Question) -> ToNowhere:
 
 # -- cost curves -----------------------------------------------------------------------------------------------------
 
-CURVES = ("log_length", "range", "lateness", "keys", "disorder", "skew", "aggregates", "methods")
+CURVES = ("log_length", "range", "lateness", "keys", "disorder", "skew", "aggregates", "strategies")
 
 
 def curve(name: str, stage: Stage, *, events: int) -> Group:
@@ -151,7 +145,7 @@ def curve(name: str, stage: Stage, *, events: int) -> Group:
         "disorder": _disorder,
         "skew": _skew,
         "aggregates": _aggregates,
-        "methods": _methods,
+        "strategies": _strategies,
     }[name](stage, events)
 
 
@@ -210,23 +204,21 @@ def _aggregates(stage: Stage, events: int) -> Group:
     return _curve("aggregates", "By what is aggregated: only counted, or summed and averaged", "type", points)
 
 
-def _methods(stage: Stage, events: int) -> Group:
+def _strategies(stage: Stage, events: int) -> Group:
     site = stage.generated(of_size(events))
     points = []
-    for scan in get_args(Scan):
-        method = WatermarkStrategy(
-            verdicts="window" if scan == "first_passage" else scan, windows=scan, reason="to be measured"
-        )
-        alone = partial(contenders.tailrace, method=method)
+    for name in get_args(Strategy):
+        strategy = WatermarkStrategy("packed" if name == "grid_cells" else name, name, "to be measured")
+        alone = partial(contenders.tailrace, strategy=strategy)
         there = [
             plain(site, READINGS),
             ToNowhere("tailrace", "Tailrace, windows", site, READINGS, frames=alone),
         ]
-        if scan != "first_passage":
-            both = partial(contenders.tailrace_with_exceptions, method=method)
+        if name != "grid_cells":
+            both = partial(contenders.tailrace_with_exceptions, strategy=strategy)
             there.append(ToNowhere("exceptions", "Tailrace, windows and exceptions", site, READINGS, frames=both))
-        points.append((scan, there))
-    return _curve("methods", "By the method that finds watermarks; a plan chooses among them", "method", points)
+        points.append((name, there))
+    return _curve("strategies", "By the strategy that finds watermarks; a plan chooses among them", "strategy", points)
 
 
 def _three(site: Site, question: Question) -> list[Contender]:

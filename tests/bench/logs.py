@@ -82,9 +82,7 @@ def departures(cache: Path) -> Log:
 
 @contextmanager
 def beside(log: Log) -> Iterator[Lakehouse]:
-    """A lakehouse to write results into, which holds the log and what is kept of it too; these alone stay."""
+    """A lakehouse to write results into, which holds the log too; that alone stays."""
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as folder:
-        for kept in ("arrivals", "facts"):
-            (log.lakehouse.folder / kept).mkdir(exist_ok=True)
-            (Path(folder) / kept).symlink_to(log.lakehouse.folder / kept)
+        (Path(folder) / "arrivals").symlink_to(log.lakehouse.folder / "arrivals")
         yield Lakehouse.at(folder)

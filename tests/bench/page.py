@@ -33,10 +33,8 @@ numbers are wrong by design; the table says how many.
 - Spark's contenders run in one warm session, the one that the product uses, and compute every row without keeping it
   (sink `noop`), unless the table says "written to Delta". DuckDB and Polars run in warm processes of their own, with
   their own defaults, read the same Parquet files and end with a table in memory.
-- Tailrace runs on a log as ingest leaves it, with the facts that ingest keeps of each day; planning and reading them is
-  part of the time, as of a replay. *No facts kept* is the first replay of a log that was ingested for a job of another
-  policy, or little by little: it looks for them in a pass of its own. Up to two million events Tailrace sorts, and asks
-  for none.
+- Tailrace runs on a log as ingest leaves it; planning is part of the time, as of a replay, and so is the first pass
+  over the log. Up to two million events Tailrace sorts, and makes no first pass.
 - *Processor* is the time that all cores together spent, all processes included: a busy machine disturbs it less.
 - ¹ divided by plain windowing that is written to Delta too, which has no verdicts, no fingerprint and no ledger.
   ² the live run was measured on a shorter log of the same model, and is compared for each event.

@@ -16,7 +16,7 @@ from pipelines.cli.main import COMMANDS, application
 from pipelines.core.model import REASONS, Fate
 from pipelines.job import schema
 from pipelines.job.load import parse_job
-from pipelines.lakehouse.schema import LOG_COLUMNS, QUARANTINE, RUNS, SUMMARIES
+from pipelines.lakehouse.schema import LOG_COLUMNS, QUARANTINE, RUNS
 from pipelines.reference.engine import DeadLetter
 from pipelines.transcripts.read import ARRIVAL_KEYS, CASE_KEYS, EXPECT_KEYS, read_text
 from pipelines.transcripts.run import run_case
@@ -156,7 +156,6 @@ def columns_of(kind: type) -> list[str]:
     [
         ("quarantine/<input>", QUARANTINE.names),
         ("runs", RUNS.names),
-        ("summaries/<input>", SUMMARIES.names),
         ("verdicts/<job>", [*columns_of(Fate), "arrival_date"]),
         ("dead_letters/<job>", [*columns_of(DeadLetter), "arrival_date"]),
         ("arrivals/<input>", [*(name for name, _ in LOG_COLUMNS), "arrival_date"]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import pytest
@@ -13,22 +14,23 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.batch import engine
-from pipelines.batch.stream_analytics import ordering
 from pipelines.batch.stream_analytics.watermarks import file_order, task_ranges
+from pipelines.batch.stream_analytics.watermarks import strategy as strategies
 from pipelines.batch.stream_analytics.watermarks.file_order import NOT_IN_ORDER
-from pipelines.batch.stream_analytics.watermarks.packed import packing
+from pipelines.batch.stream_analytics.watermarks.packed import packed
+from pipelines.batch.stream_analytics.watermarks.task_ranges import TaskRanges
 from pipelines.core.model import EVERYTHING, Job, OutputRange
 from pipelines.core.time import MINUTE, SECOND, format_instant, parse_instant
 from pipelines.job.load import parse_job
-from pipelines.plan.watermark_strategy import SORT, WatermarkStrategy, cell_of
+from pipelines.plan.watermark_strategy import SORT, WatermarkStrategy, cell_grid_of
 
 pytestmark = pytest.mark.spark
 
 NOON_US = parse_instant("2026-01-01T12:00:00Z")
 PACKED = WatermarkStrategy("packed", "packed", "asked for")
-FIRST_PASSAGE = WatermarkStrategy("packed", "first_passage", "asked for")
-STORED = WatermarkStrategy("stored", "stored", "asked for")
-STORED_IN_CELLS = WatermarkStrategy("stored", "first_passage", "asked for")
+GRID_CELLS = WatermarkStrategy("packed", "grid_cells", "asked for")
+FILE_ORDER = WatermarkStrategy("file_order", "file_order", "asked for")
+FILE_ORDER_IN_CELLS = WatermarkStrategy("file_order", "grid_cells", "asked for")
 
 
 def job(
@@ -92,11 +94,11 @@ def random_log(seed: str, events: int = 400, first_sequence: int = 0, gap: int =
 
 
 def answer(
-    spark: SparkSession, asked: Job, rows: Sequence[Mapping[str, Any]], method: WatermarkStrategy, output: OutputRange
+    spark: SparkSession, asked: Job, rows: Sequence[Mapping[str, Any]], strategy: WatermarkStrategy, output: OutputRange
 ) -> tuple[Counter[Any], Counter[Any], int]:
     """Exceptions, windows, and how many events simply counted."""
-    lie = slices(spark, asked, rows) if method.verdicts == "stored" else None
-    result = engine.run(asked, logs(spark, asked, rows), output, method=method, slices=lie)
+    lie = slices(spark, asked, rows) if strategy.verdicts == "file_order" else None
+    result = engine.run(asked, logs(spark, asked, rows), output, strategy=strategy, slices=lie)
     fates = [tuple(map(repr, row)) for row in result.verdicts.collect()]
     plain = [fate for fate in fates if "'accepted'" in fate and "[]" in fate]
     simply = sum(result.events.values()) - len(fates) + len(plain) if result.events else len(plain)
@@ -129,7 +131,7 @@ JOBS = {
 
 
 @pytest.fixture(autouse=True)
-def several_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+def several_task_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut small logs as large ones are cut."""
     monkeypatch.setattr(task_ranges, "ROWS_PER_TASK", 100)
 
@@ -141,14 +143,14 @@ def test_every_method_gives_what_sorting_gives(spark: SparkSession, name: str) -
     expected = answer(spark, asked, rows, SORT, part)
     assert all(expected)
     assert answer(spark, asked, rows, PACKED, part) == expected
-    assert answer(spark, asked, rows, FIRST_PASSAGE, part) == expected
-    alone = engine.windows_alone(asked, logs(spark, asked, rows), part, method=FIRST_PASSAGE)
+    assert answer(spark, asked, rows, GRID_CELLS, part) == expected
+    alone = engine.windows_alone(asked, logs(spark, asked, rows), part, strategy=GRID_CELLS)
     assert counted(alone) == expected[1]
-    assert answer(spark, asked, rows, STORED, part) == expected
-    if cell_of(asked) is not None:
-        assert answer(spark, asked, rows, STORED_IN_CELLS, part) == expected
+    assert answer(spark, asked, rows, FILE_ORDER, part) == expected
+    if cell_grid_of(asked) is not None:
+        assert answer(spark, asked, rows, FILE_ORDER_IN_CELLS, part) == expected
     lie = slices(spark, asked, rows)
-    alone = engine.windows_alone(asked, logs(spark, asked, rows), part, method=STORED_IN_CELLS, slices=lie)
+    alone = engine.windows_alone(asked, logs(spark, asked, rows), part, strategy=FILE_ORDER_IN_CELLS, slices=lie)
     assert counted(alone) == expected[1]
 
 
@@ -160,32 +162,32 @@ def test_what_was_taken_to_be_in_order_and_is_not_gives_no_numbers(spark: SparkS
     wrong = list(rows)
     wrong[other] = rows[one] if fault == "there twice" else {**rows[one], "arrival": rows[other]["arrival"]}
     wrong[one] = rows[one] if fault == "there twice" else {**rows[other], "arrival": rows[one]["arrival"]}
-    for method in (STORED, STORED_IN_CELLS):
+    for strategy in (FILE_ORDER, FILE_ORDER_IN_CELLS):
         given, lie = logs(spark, asked, rows), slices(spark, asked, wrong)
-        result = engine.run(asked, given, method=method, slices=lie)
-        told = f"{NOT_IN_ORDER}: sequence {rows[one]['sequence']} of partition 1 lies after a later"
+        result = engine.run(asked, given, strategy=strategy, slices=lie)
+        told = f"{NOT_IN_ORDER}: sequence {rows[one]['sequence']} of partition 1 follows a later one"
         with pytest.raises(PySparkException, match=told):
             result.verdicts.collect()
 
 
-def test_pieces_out_of_order_give_no_numbers_either(spark: SparkSession) -> None:
+def test_slices_out_of_order_give_no_numbers_either(spark: SparkSession) -> None:
     asked, rows = JOBS["adjust"], random_log("pieces")
     files = slices(spark, asked, rows)["readings"]()
     lie = {"readings": lambda: files[::-1]}
-    result = engine.run(asked, logs(spark, asked, rows), method=STORED, slices=lie)
+    result = engine.run(asked, logs(spark, asked, rows), strategy=FILE_ORDER, slices=lie)
     with pytest.raises(PySparkException, match=NOT_IN_ORDER):
         result.windows.collect()
 
 
 @pytest.mark.parametrize("over", ["[]", "[k]"])
-def test_what_arrives_where_a_lane_begins_counts_there_once(
+def test_what_arrives_where_a_task_range_begins_counts_there_once(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, over: str
 ) -> None:
     monkeypatch.setattr(task_ranges, "ROWS_PER_TASK", 1)
     begin = [NOON_US + 15 * MINUTE, NOON_US + 30 * MINUTE]
     found: list[tuple[int, ...]] = []
-    looked = file_order._looked
-    monkeypatch.setattr(file_order, "_looked", lambda *given: found.append(given[1].cuts) or looked(*given))
+    in_order = file_order._in_order
+    monkeypatch.setattr(file_order, "_in_order", lambda *given: found.append(given[1].cuts) or in_order(*given))
     # the first raises what the second, still before the lane, does not reach; of the ties the first does, and the last
     # is told of the one between
     places_us = [(-2, 30), (-1, 29), (0, 30), (0, 40), (0, 39), (1, 39)]
@@ -202,8 +204,8 @@ def test_what_arrives_where_a_lane_begins_counts_there_once(
         for index, (after_us, ahead_us) in enumerate(places_us)
     ]
     lie = slices(spark, asked, rows, count=len(rows))
-    for method in (STORED, SORT, PACKED, FIRST_PASSAGE):
-        result = engine.run(asked, logs(spark, asked, rows), method=method, slices=lie)
+    for strategy in (FILE_ORDER, SORT, PACKED, GRID_CELLS):
+        result = engine.run(asked, logs(spark, asked, rows), strategy=strategy, slices=lie)
         moved = result.verdicts.filter("system_timestamp > event_time").collect()
         late = sorted((row["sequence"], row["system_timestamp"].microsecond) for row in moved)
         assert late == [(1, 30), (4, 40), (5, 40), (7, 30), (10, 40), (11, 40)]
@@ -216,52 +218,54 @@ def test_a_timeline_that_only_ever_came_early_borrows_no_other_watermark(spark: 
     last = rows[-1]
     early = {**last, "sequence": last["sequence"] + 1, "k": "never in time", "at": "2026-01-03T00:00:00Z"}
     expected = answer(spark, JOBS["over"], [*rows, early], SORT, EVERYTHING)
-    for method in (PACKED, STORED, STORED_IN_CELLS):
-        assert answer(spark, JOBS["over"], [*rows, early], method, EVERYTHING) == expected
+    for strategy in (PACKED, FILE_ORDER, FILE_ORDER_IN_CELLS):
+        assert answer(spark, JOBS["over"], [*rows, early], strategy, EVERYTHING) == expected
 
 
 @pytest.mark.parametrize(("first", "gap"), [(2**63 - 2000, 2), (0, 2**53), (-(2**40), 3)])
 def test_positions_may_lie_anywhere_in_63_bits(spark: SparkSession, first: int, gap: int) -> None:
     rows = random_log("positions", first_sequence=first, gap=gap)
     expected = answer(spark, JOBS["adjust"], rows, SORT, EVERYTHING)
-    for method in (PACKED, STORED, STORED_IN_CELLS):
-        assert answer(spark, JOBS["adjust"], rows, method, EVERYTHING) == expected
-    alone = engine.windows_alone(JOBS["adjust"], logs(spark, JOBS["adjust"], rows), method=FIRST_PASSAGE)
+    for strategy in (PACKED, FILE_ORDER, FILE_ORDER_IN_CELLS):
+        assert answer(spark, JOBS["adjust"], rows, strategy, EVERYTHING) == expected
+    alone = engine.windows_alone(JOBS["adjust"], logs(spark, JOBS["adjust"], rows), strategy=GRID_CELLS)
     assert counted(alone) == expected[1]
 
 
-@pytest.mark.parametrize("limit", ["first_passage.MOST_ASKED", "first_passage.MOST_STEPS", "bounds.MOST_FACTS"])
+@pytest.mark.parametrize("limit", ["grid_cells.MOST_ASKED", "grid_cells.MOST_STEPS", "statistics.MOST_ROWS"])
 def test_what_is_too_much_for_a_method_is_answered_by_another(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     asked, rows = JOBS["over"], random_log("too much")
     expected = answer(spark, asked, rows, SORT, EVERYTHING)
-    monkeypatch.setattr(f"pipelines.batch.{limit}", 0)
-    assert answer(spark, asked, rows, FIRST_PASSAGE, EVERYTHING) == expected
-    alone = engine.windows_alone(asked, logs(spark, asked, rows), method=FIRST_PASSAGE)
+    monkeypatch.setattr(f"pipelines.batch.stream_analytics.watermarks.{limit}", 0)
+    assert answer(spark, asked, rows, GRID_CELLS, EVERYTHING) == expected
+    alone = engine.windows_alone(asked, logs(spark, asked, rows), strategy=GRID_CELLS)
     assert counted(alone) == expected[1]
 
 
 @pytest.mark.parametrize(
     ("limit", "most"),
     [
-        ("stored_order.MOST_REMEMBERED", 35),
-        ("stored_order.MOST_REMEMBERED", 36),
-        ("lanes._PLAIN_PARTITIONS", 2),
-        ("lanes._PLAIN_PARTITIONS", 3),
+        ("file_order.MOST_STATES", 35),
+        ("file_order.MOST_STATES", 36),
+        ("task_ranges._MOST_NUMBERED_PARTITIONS", 2),
+        ("task_ranges._MOST_NUMBERED_PARTITIONS", 3),
     ],
 )
-def test_what_tasks_cannot_remember_is_packed(
+def test_what_tasks_cannot_keep_is_packed(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, limit: str, most: int
 ) -> None:
     asked, rows = JOBS["over"], random_log("too many")
     expected = answer(spark, asked, rows, SORT, EVERYTHING)
-    monkeypatch.setattr(f"pipelines.batch.{limit}", most)
+    monkeypatch.setattr(f"pipelines.batch.stream_analytics.watermarks.{limit}", most)
     done = Counter[str]()
-    monkeypatch.setattr(ordering, "packing", lambda *given: done.update(["packed"]) or packing(*given))
-    numbered = task_ranges._numbered
-    monkeypatch.setattr(task_ranges, "_numbered", lambda *given: done.update(["numbered"]) or numbered(*given))
-    assert answer(spark, asked, rows, STORED, EVERYTHING) == expected
+    monkeypatch.setattr(strategies, "packed", lambda *given: done.update(["packed"]) or packed(*given))
+    made = TaskRanges.timelines.func
+    counted_once = cached_property(lambda ranges: done.update(["timelines"]) or made(ranges))
+    counted_once.__set_name__(TaskRanges, "timelines")
+    monkeypatch.setattr(TaskRanges, "timelines", counted_once)
+    assert answer(spark, asked, rows, FILE_ORDER, EVERYTHING) == expected
     assert done["packed"] == (most in (35, 2))
     # whoever asks, and whoever asks again
-    assert done["numbered"] == 1
+    assert done["timelines"] == 1

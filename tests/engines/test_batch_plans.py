@@ -23,8 +23,8 @@ from pipelines.plan.watermark_strategy import SORT, WatermarkStrategy
 pytestmark = pytest.mark.spark
 
 PACKED = WatermarkStrategy("packed", "packed", "asked for")
-FIRST_PASSAGE = WatermarkStrategy("packed", "first_passage", "asked for")
-STORED = WatermarkStrategy("stored", "stored", "asked for")
+GRID_CELLS = WatermarkStrategy("packed", "grid_cells", "asked for")
+FILE_ORDER = WatermarkStrategy("file_order", "file_order", "asked for")
 NOON_US = parse_instant("2026-01-01T12:00:00Z")
 JOB = parse_job("""
 tailrace: 1
@@ -98,17 +98,17 @@ BY_CELL = """\
 
 
 def test_windows_by_first_passage_read_the_log_once_and_sort_nothing(log: DataFrame) -> None:
-    alone = engine.windows_alone(JOB, {"readings": log}, method=FIRST_PASSAGE)
+    alone = engine.windows_alone(JOB, {"readings": log}, strategy=GRID_CELLS)
     assert plan(alone) == AGGREGATION + BY_CELL
 
 
 def test_windows_beside_verdicts_come_by_first_passage_too(log: DataFrame) -> None:
-    assert plan(engine.run(JOB, {"readings": log}, method=FIRST_PASSAGE).windows) == AGGREGATION + BY_CELL
+    assert plan(engine.run(JOB, {"readings": log}, strategy=GRID_CELLS).windows) == AGGREGATION + BY_CELL
 
 
 def test_timelines_inside_partitions_shuffle_only_what_lies_near_an_event_that_asks(log: DataFrame) -> None:
     source = replace(JOB.inputs[0], over=("k",))
-    alone = engine.windows_alone(replace(JOB, inputs=(source,)), {"readings": log}, method=FIRST_PASSAGE)
+    alone = engine.windows_alone(replace(JOB, inputs=(source,)), {"readings": log}, strategy=GRID_CELLS)
     found = plan(alone).splitlines()
     scans = [index for index, line in enumerate(found) if line.strip() == "FileScan parquet"]
     assert len(scans) == 2
@@ -123,7 +123,7 @@ def test_timelines_inside_partitions_shuffle_only_what_lies_near_an_event_that_a
 
 
 def test_packed_verdicts_are_sorted_where_they_are_read_without_a_shuffle(log: DataFrame) -> None:
-    verdicts = engine.run(JOB, {"readings": log}, method=PACKED).verdicts
+    verdicts = engine.run(JOB, {"readings": log}, strategy=PACKED).verdicts
     assert plan(verdicts) == "Window\n  Sort\n    Coalesce\n      FileScan parquet"
 
 
@@ -149,13 +149,13 @@ Union
 
 @pytest.mark.usefixtures("two_lanes")
 def test_verdicts_as_files_lie_are_neither_sorted_nor_shuffled(log: DataFrame, slices: engine.LogSlices) -> None:
-    verdicts = engine.run(JOB, {"readings": log}, method=STORED, slices=slices).verdicts
+    verdicts = engine.run(JOB, {"readings": log}, strategy=FILE_ORDER, slices=slices).verdicts
     assert plan(verdicts) == LANES
 
 
 @pytest.mark.usefixtures("two_lanes")
 def test_windows_as_files_lie_read_the_log_once_and_sort_nothing(log: DataFrame, slices: engine.LogSlices) -> None:
-    windows = engine.run(JOB, {"readings": log}, method=STORED, slices=slices).windows
+    windows = engine.run(JOB, {"readings": log}, strategy=FILE_ORDER, slices=slices).windows
     assert plan(windows) == AGGREGATION + indent(LANES, " " * 12)
 
 
@@ -164,14 +164,14 @@ def test_timelines_as_files_lie_look_up_their_numbers_and_sort_nothing(
     log: DataFrame, slices: engine.LogSlices
 ) -> None:
     over = replace(JOB, inputs=(replace(JOB.inputs[0], over=("k",)),))
-    alone = engine.windows_alone(over, {"readings": log}, method=STORED, slices=slices)
+    alone = engine.windows_alone(over, {"readings": log}, strategy=FILE_ORDER, slices=slices)
     numbers = "            BroadcastHashJoin\n" + indent(LANES, " " * 16) + "\n              BroadcastExchange"
     assert plan(alone).startswith(AGGREGATION + numbers)
     assert plan(alone).count("FileScan") == 2
 
 
 def test_windows_beside_packed_verdicts_sort_no_event_that_is_settled(log: DataFrame) -> None:
-    both = engine.run(JOB, {"readings": log}, method=PACKED).windows
+    both = engine.run(JOB, {"readings": log}, strategy=PACKED).windows
     sources = """\
             Union
                   FileScan parquet
@@ -193,10 +193,10 @@ def test_the_method_window_shuffles_and_sorts_once(log: DataFrame) -> None:
 
 
 @pytest.mark.usefixtures("two_lanes")
-@pytest.mark.parametrize("method", [SORT, PACKED, STORED, FIRST_PASSAGE], ids=lambda method: method.windows)
+@pytest.mark.parametrize("method", [SORT, PACKED, FILE_ORDER, GRID_CELLS], ids=lambda method: method.windows)
 def test_no_row_leaves_the_java_process(log: DataFrame, slices: engine.LogSlices, method: WatermarkStrategy) -> None:
-    result = engine.run(JOB, {"readings": log}, method=method, slices=slices)
-    alone = engine.windows_alone(JOB, {"readings": log}, method=method, slices=slices)
+    result = engine.run(JOB, {"readings": log}, strategy=method, slices=slices)
+    alone = engine.windows_alone(JOB, {"readings": log}, strategy=method, slices=slices)
     for frame in (result.verdicts, result.windows, alone):
         assert not re.search("Python|Arrow|Pandas", frame._jdf.queryExecution().executedPlan().toString())
 

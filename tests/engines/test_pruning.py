@@ -22,9 +22,10 @@ from pipelines.lakehouse.arrival_log import log_files
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import plain_rows, rows_of
 from pipelines.plan.watermark_strategy import WatermarkStrategy
-from pipelines.replay import builder, collect
+from pipelines.replay import builder, size
 from pipelines.replay.builder import make_plan
-from pipelines.replay.run import RunSummary, execute, replay
+from pipelines.replay.run import execute, replay
+from pipelines.replay.summary import RunSummary
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,12 +104,12 @@ def test_a_day_of_a_year_opens_the_files_of_its_days_and_the_ledger_says_so(
     assert log is not None
     own = [file for file in log_files(log) if file.may_hold(summary.plan.read.from_us, summary.plan.read.to_us)]
     assert len(own) == 3
-    assert summary.bytes_read["arrivals/cars"] <= 1.1 * sum(file.size_bytes for file in own)
+    assert summary.found.bytes_read["arrivals/cars"] <= 1.1 * sum(file.size_bytes for file in own)
     (run,) = runs.runs_of(Lakehouse.at(lakehouse), "cars")
     assert run["files_planned"] == run["files_read"] == {"arrivals/cars": 3}
-    assert run["bytes_planned"] == run["bytes_read"] == summary.bytes_read
-    assert run["scans"] == summary.scans
-    assert (run["warnings"], summary.warnings) == ([], ())
+    assert run["bytes_planned"] == run["bytes_read"] == summary.found.bytes_read
+    assert run["scans"] == summary.found.scans
+    assert (run["warnings"], summary.found.warnings) == ([], ())
 
 
 def test_a_log_ten_times_as_long_gives_the_same_day_from_the_same_files(
@@ -120,7 +121,7 @@ def test_a_log_ten_times_as_long_gives_the_same_day_from_the_same_files(
     summary = replay(JOB, DAY_OF_YEAR, lakehouse, spark=spark)
     assert summary.plan.reads[0].files_total == 3660
     assert summary.plan.reads[0].paths == day_of_year[1].plan.reads[0].paths
-    assert summary.bytes_read == day_of_year[1].bytes_read
+    assert summary.found.bytes_read == day_of_year[1].found.bytes_read
     assert summary.output_fingerprint == day_of_year[1].output_fingerprint
 
 
@@ -133,23 +134,26 @@ def test_much_data_goes_spark_s_own_way_to_the_same_rows_and_the_same_files(
 ) -> None:
     lakehouse = tmp_path / "house"
     shutil.copytree(year, lakehouse)
-    monkeypatch.setattr(collect, "MOST_ROWS", 0)
+    monkeypatch.setattr(size, "MOST_ROWS", 0)
     monkeypatch.setattr(builder, "NAMED_FILES", 0)
     inside = OutputRange(T("2026-07-09T12:00:00Z"), T("2026-07-10T12:30:00Z"))
     for output in (DAY_OF_YEAR, inside, DAY_OF_YEAR):
         summary = replay(JOB, output, lakehouse, spark=spark)
-        assert summary.warnings == ()
+        assert summary.found.warnings == ()
     assert summary.plan.reads[0].paths == ()
-    assert (summary.files_read, summary.bytes_read) == (day_of_year[1].files_read, day_of_year[1].bytes_read)
+    assert (summary.found.files_read, summary.found.bytes_read) == (
+        day_of_year[1].found.files_read,
+        day_of_year[1].found.bytes_read,
+    )
     assert summary.output_fingerprint == day_of_year[1].output_fingerprint
-    assert summary.counts_by_verdict == day_of_year[1].counts_by_verdict
+    assert summary.found.counts_by_verdict == day_of_year[1].found.counts_by_verdict
     assert summary.rows_written == day_of_year[1].rows_written
     days = [row for row in _rows(lakehouse, "windows") if row["window_end"] >= "2026-07-10T00:00:00Z"]
     assert days == _rows(day_of_year[0], "windows")
     monkeypatch.undo()
     # what Spark wrote is replaced without it, and the other way round
     again = replay(JOB, inside, lakehouse, spark=spark)
-    assert again.warnings == ()
+    assert again.found.warnings == ()
     days = [row for row in _rows(lakehouse, "windows") if row["window_end"] >= "2026-07-10T00:00:00Z"]
     assert days == _rows(day_of_year[0], "windows")
 
@@ -165,18 +169,21 @@ def test_a_pass_made_before_anything_is_decided_counts_as_a_scan(
 ) -> None:
     lakehouse = tmp_path / f"{'long' * 30}_house"
     shutil.copytree(year, lakehouse)
-    monkeypatch.setattr(collect, "MOST_ROWS", 0)
+    monkeypatch.setattr(size, "MOST_ROWS", 0)
     monkeypatch.setattr(builder, "NAMED_FILES", named_files)
     usual = spark.conf.get("spark.sql.maxMetadataStringLength")
     packed = dataclasses.replace(
-        make_plan(JOB, DAY_OF_YEAR, lakehouse), method=WatermarkStrategy("packed", "packed", "asked for")
+        make_plan(JOB, DAY_OF_YEAR, lakehouse), strategy=WatermarkStrategy("packed", "packed", "asked for")
     )
     summary = execute(packed, JOB, Lakehouse.at(lakehouse), spark=spark)
     # one to bound the watermarks while frames are only being built, and the two that frames show in the end
-    assert summary.scans == {"arrivals/cars": 3}
-    assert (summary.files_read, summary.bytes_read) == (day_of_year[1].files_read, day_of_year[1].bytes_read)
+    assert summary.found.scans == {"arrivals/cars": 3}
+    assert (summary.found.files_read, summary.found.bytes_read) == (
+        day_of_year[1].found.files_read,
+        day_of_year[1].found.bytes_read,
+    )
     assert summary.output_fingerprint == day_of_year[1].output_fingerprint
-    assert summary.warnings == ()
+    assert summary.found.warnings == ()
     assert spark.conf.get("spark.sql.maxMetadataStringLength") == usual
 
 
@@ -222,7 +229,7 @@ def test_files_that_the_plan_did_not_name_are_told(
     (read,) = plan.reads
     other = replace(plan, reads=(replace(read, files=2),))
     summary = execute(other, JOB, Lakehouse.at(lakehouse), spark=spark)
-    (warning,) = summary.warnings
+    (warning,) = summary.found.warnings
     assert warning.startswith(
         f"arrivals/cars: the plan named 2 file(s) of {read.size_bytes} bytes, the run opened 3 of"
     )

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from pipelines.batch.stream_analytics.watermarks import statistics, task_ranges
+from pipelines.batch.stream_analytics.watermarks import task_ranges
 from pipelines.core.errors import EnvironmentUnfit, UsageError
 from pipelines.core.model import EVERYTHING, Job, OutputRange
-from pipelines.core.time import DAY, parse_instant
+from pipelines.core.time import parse_instant
 from pipelines.ingest.batch import ingest
 from pipelines.job.load import parse_job
 from pipelines.lakehouse import runs
@@ -26,8 +26,10 @@ from pipelines.lakehouse.show import plain_rows, rows_of
 from pipelines.plan import watermark_strategy
 from pipelines.plan.definition import ReadTable
 from pipelines.plan.read_range import ReadRange
-from pipelines.replay import builder, collect
-from pipelines.replay.run import RunSummary, recompute, replay
+from pipelines.replay import builder, size
+from pipelines.replay.evaluate import recompute
+from pipelines.replay.run import replay
+from pipelines.replay.summary import RunSummary
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,10 +103,10 @@ def test_a_replay_tells_what_it_did_and_the_ledger_agrees(whole: tuple[Path, Run
     lakehouse, summary = whole
     verdicts, windows = _rows(lakehouse, "verdicts"), _rows(lakehouse, "windows")
     assert summary.events == 288
-    assert summary.counts_by_verdict["accepted"] > 0
-    assert summary.counts_by_verdict["adjusted"] == len(verdicts)
+    assert summary.found.counts_by_verdict["accepted"] > 0
+    assert summary.found.counts_by_verdict["adjusted"] == len(verdicts)
     assert Counter(row["verdict"] for row in verdicts) == {"adjusted": len(verdicts)}
-    assert Counter(reason for row in verdicts for reason in row["reasons"]) == summary.counts_by_reason
+    assert Counter(reason for row in verdicts for reason in row["reasons"]) == summary.found.counts_by_reason
     assert sum(row["cars"] for row in windows) == 288
     assert summary.rows_written == {"verdicts/cars": len(verdicts), "windows/cars": len(windows)}
     (run,) = runs.runs_of(Lakehouse.at(lakehouse), "cars")
@@ -114,7 +116,7 @@ def test_a_replay_tells_what_it_did_and_the_ledger_agrees(whole: tuple[Path, Run
         summary.output_fingerprint,
     )
     assert run["versions_read"] == {"arrivals/cars": 0}
-    assert run["counts_by_verdict"] == summary.counts_by_verdict
+    assert run["counts_by_verdict"] == summary.found.counts_by_verdict
 
 
 def test_overlapping_ranges_in_any_order_and_one_twice_give_the_whole(
@@ -155,7 +157,7 @@ def test_keeping_all_verdicts_keeps_those_that_simply_count(spark: SparkSession,
 
 @pytest.mark.parametrize("few", [True, False], ids=["in memory", "in Spark"])
 @pytest.mark.parametrize("keep", ["exceptions", "all"])
-@pytest.mark.parametrize("method", ["packed", "stored"])
+@pytest.mark.parametrize("strategy", ["packed", "file_order"])
 def test_a_log_of_many_events_is_replayed_to_the_same_tables_and_counts(
     spark: SparkSession,
     loaded: Path,
@@ -163,7 +165,7 @@ def test_a_log_of_many_events_is_replayed_to_the_same_tables_and_counts(
     monkeypatch: pytest.MonkeyPatch,
     keep: str,
     few: bool,
-    method: str,
+    strategy: str,
 ) -> None:
     job, part = _job(keep=keep), OutputRange(T("2026-01-01T22:00:00Z"), T("2026-01-03T00:00:00Z"))
     houses = [tmp_path / "sorted", tmp_path / "otherwise"]
@@ -172,19 +174,19 @@ def test_a_log_of_many_events_is_replayed_to_the_same_tables_and_counts(
     expected = replay(job, part, houses[0], spark=spark)
     monkeypatch.setattr(watermark_strategy, "FEW_ROWS", 10)
     monkeypatch.setattr(task_ranges, "ROWS_PER_TASK", 40)
-    monkeypatch.setattr(collect, "MOST_ROWS", collect.MOST_ROWS if few else 0)
-    if method == "packed":
-        monkeypatch.setattr(builder, "stretches", lambda *_: ())
+    monkeypatch.setattr(size, "MOST_ROWS", size.MOST_ROWS if few else 0)
+    if strategy == "packed":
+        monkeypatch.setattr(builder, "sorted_files", lambda *_: ())
     found = replay(job, part, houses[1], spark=spark)
-    assert (expected.plan.method.verdicts, found.plan.method.verdicts) == ("window", method)
-    assert found.warnings == ()
-    assert found.counts_by_verdict == expected.counts_by_verdict
-    assert found.counts_by_reason == expected.counts_by_reason
+    assert (expected.plan.strategy.verdicts, found.plan.strategy.verdicts) == ("sort", strategy)
+    assert found.found.warnings == ()
+    assert found.found.counts_by_verdict == expected.found.counts_by_verdict
+    assert found.found.counts_by_reason == expected.found.counts_by_reason
     assert found.rows_written == expected.rows_written
     assert found.output_fingerprint == expected.output_fingerprint
     for table in ("windows", "verdicts"):
         assert _rows(houses[1], table, job) == _rows(houses[0], table, job)
-    assert recompute(found.plan, job, Lakehouse.at(houses[1]), spark=spark) == expected.output_fingerprint
+    assert recompute(found.plan, job, Lakehouse.at(houses[1]), spark) == expected.output_fingerprint
 
 
 def test_a_file_that_is_not_in_order_is_sorted_and_told(
@@ -205,61 +207,18 @@ def test_a_file_that_is_not_in_order_is_sorted_and_told(
     monkeypatch.setattr(watermark_strategy, "FEW_ROWS", 10)
     monkeypatch.setattr(task_ranges, "ROWS_PER_TASK", 40)
     found = replay(JOB, EVERYTHING, lakehouse, spark=spark)
-    assert found.plan.method.verdicts == "stored"
-    (told,) = found.warnings
-    assert told == (
-        "a file was taken to be in order and is not: sequence 50 of partition 0 lies after a later;"
+    assert found.plan.strategy.verdicts == "file_order"
+    (warning,) = found.found.found.warnings
+    assert warning == (
+        "a file was expected to be in order and is not: sequence 50 of partition 0 follows a later one;"
         " everything was sorted instead"
     )
     assert found.output_fingerprint == expected.output_fingerprint
-    assert found.counts_by_verdict == expected.counts_by_verdict
+    assert found.found.counts_by_verdict == expected.found.counts_by_verdict
     assert _rows(lakehouse, "verdicts") == _rows(twin, "verdicts")
 
 
-def test_what_a_first_pass_found_of_a_day_is_not_looked_for_again_until_its_files_change(
-    spark: SparkSession, loaded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looked: list[set[int]] = []
-    plain = statistics._found
-
-    def look(timed: Any, counted: Any, cell: Any, but: Any) -> Any:
-        looked.append(set(but))
-        return plain(timed, counted, cell, but)
-
-    monkeypatch.setattr(statistics, "_found", look)
-    lakehouse, twin = tmp_path / "house", tmp_path / "sorted"
-    shutil.copytree(loaded, lakehouse)
-    shutil.copytree(loaded, twin)
-    one, two, three = range(T("2026-01-01T00:00:00Z") // DAY, T("2026-01-04T00:00:00Z") // DAY)
-    cut = OutputRange(T("2026-01-01T22:00:00Z"), T("2026-01-03T12:01:00Z"))
-    for records, output, known in (
-        (None, EVERYTHING, set()),
-        (None, EVERYTHING, None),
-        # of the first and the last day parts are read
-        (None, cut, {two}),
-        # of a day that is read as a whole only some buckets lie in the range
-        (None, OutputRange(cut.from_us, T("2026-01-02T23:45:00Z")), {two}),
-        # the range ends inside a bucket of a day that is read as a whole
-        (None, OutputRange(cut.from_us, T("2026-01-02T23:55:00Z")), set()),
-        (_records(4, first=288), EVERYTHING, {one, two, three}),
-        (_records(4, first=304), EVERYTHING, {one, two, three}),
-    ):
-        if records is not None:
-            _ingest(lakehouse, records)
-            shutil.copytree(lakehouse / "arrivals", twin / "arrivals", dirs_exist_ok=True)
-        expected = replay(JOB, output, twin, spark=spark)
-        looked.clear()
-        with monkeypatch.context() as many:
-            many.setattr(watermark_strategy, "FEW_ROWS", 10)
-            found = replay(JOB, output, lakehouse, spark=spark)
-        assert found.plan.method.windows == "first_passage"
-        assert looked == ([] if known is None else [known])
-        assert found.output_fingerprint == expected.output_fingerprint
-        assert found.counts_by_verdict == expected.counts_by_verdict
-        assert found.counts_by_reason == expected.counts_by_reason
-
-
-def test_what_is_kept_of_a_day_counts_for_nothing_where_rows_of_its_files_are_masked(
+def test_rows_that_a_deletion_vector_masks_are_not_replayed(
     spark: SparkSession, loaded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lakehouse = tmp_path / "house"
@@ -287,12 +246,12 @@ def test_an_older_version_of_the_log_gives_what_it_gave_then(
 def test_a_failure_between_the_two_commits_is_told_and_mended_by_running_again(
     spark: SparkSession, whole: tuple[Path, RunSummary], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipelines.replay import write
+    from pipelines.replay import evaluate
 
     lakehouse = tmp_path / "house"
     shutil.copytree(whole[0], lakehouse)
     changed = _job('cars: "count(*)", mean: "max(n)"')
-    plain = write.replace_range
+    plain = evaluate.replace_range
 
     def breaks(frame: Any, place: Any, name: str, *rest: Any) -> int:
         if name.startswith("windows/"):
@@ -300,7 +259,7 @@ def test_a_failure_between_the_two_commits_is_told_and_mended_by_running_again(
         return plain(frame, place, name, *rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr(write, "replace_range", breaks)
+        patch.setattr(evaluate, "replace_range", breaks)
         with pytest.raises(OSError, match="no space left"):
             replay(changed, EVERYTHING, lakehouse, spark=spark)
     assert _rows(lakehouse, "windows") == _rows(whole[0], "windows")

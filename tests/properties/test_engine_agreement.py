@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
 CASES = int(os.environ.get("TAILRACE_PROPERTY_CASES", "50"))
 PACKED = WatermarkStrategy("packed", "packed", "asked for")
-FIRST_PASSAGE = WatermarkStrategy("packed", "first_passage", "asked for")
-STORED = WatermarkStrategy("stored", "stored", "asked for")
-STORED_IN_CELLS = WatermarkStrategy("stored", "first_passage", "asked for")
+GRID_CELLS = WatermarkStrategy("packed", "grid_cells", "asked for")
+FILE_ORDER = WatermarkStrategy("file_order", "file_order", "asked for")
+FILE_ORDER_IN_CELLS = WatermarkStrategy("file_order", "grid_cells", "asked for")
 PROFILES = ("stream_analytics", "atlas", "stream_insight")
 
 # an example on Spark takes a second, so failures are made small by our own means, not by thousands of tries
@@ -103,7 +103,7 @@ def reference(
             one.output if output is None else output,
             evaluate=SparkExpressions(),
             instant_sql=instant_sql,
-            initial_state=initial_state,
+            initial_states=initial_state,
         )
     )
 
@@ -116,7 +116,7 @@ def batch(spark: SparkSession, one: Example, layout: int) -> Outcome:
     frames = arrival_frames(spark, one.job, log)
     parts = chance.randint(1, 4)
     return run_batch(
-        one.job, {name: frame.repartition(parts) for name, frame in frames.items()}, one.output, reads.initial_state
+        one.job, {name: frame.repartition(parts) for name, frame in frames.items()}, one.output, reads.initial_states
     )
 
 
@@ -202,15 +202,15 @@ def test_every_method_of_finding_watermarks_agrees_with_the_reference_engine(
         reads, log = reading(one)
         frames = arrival_frames(tiny_spark, one.job, log)
         everything = replace(one.job, keep_verdicts="all")
-        packed = run_batch(everything, frames, one.output, reads.initial_state, PACKED)
+        packed = run_batch(everything, frames, one.output, reads.initial_states, PACKED)
         beside = run_batch(
-            replace(one.job, keep_verdicts="exceptions"), frames, one.output, reads.initial_state, PACKED
+            replace(one.job, keep_verdicts="exceptions"), frames, one.output, reads.initial_states, PACKED
         )
-        by_cell = run_batch(everything, frames, one.output, reads.initial_state, FIRST_PASSAGE)
-        alone = local_rows(engine.windows_alone(one.job, frames, one.output, reads.initial_state, FIRST_PASSAGE))
+        by_cell = run_batch(everything, frames, one.output, reads.initial_states, GRID_CELLS)
+        alone = local_rows(engine.windows_alone(one.job, frames, one.output, reads.initial_states, GRID_CELLS))
         slices = slices_of(tiny_spark, one, log)
-        for method in (STORED, STORED_IN_CELLS):
-            stored = run_batch(everything, frames, one.output, reads.initial_state, method, slices)
+        for method in (FILE_ORDER, FILE_ORDER_IN_CELLS):
+            stored = run_batch(everything, frames, one.output, reads.initial_states, method, slices)
             assert not difference(expected, stored), one
         assert not difference(expected, packed), one
         assert not difference(expected, Outcome(packed.verdicts, beside.windows)), one
@@ -241,7 +241,7 @@ def test_results_are_the_same_bits_however_rows_are_laid_out(tiny_spark: SparkSe
 def test_a_range_from_its_read_range_alone_is_the_cut_of_the_whole(seed: int, profile: str) -> None:
     one = example(seed, profile, plain=True)
     reads, read = reading(one)
-    found = difference(reference(one), reference(one, read, initial_state=reads.initial_state))
+    found = difference(reference(one), reference(one, read, initial_states=reads.initial_states))
     assert not found, f"whole (left), read range (right):\n{found}\n{one!r}"
 
 
@@ -262,7 +262,7 @@ def test_three_ranges_side_by_side_are_the_whole(seed: int, profile: str) -> Non
 
 def _alone(one: Example, output: OutputRange) -> Outcome:
     reads, read = reading(one, output)
-    return reference(one, read, output, reads.initial_state)
+    return reference(one, read, output, reads.initial_states)
 
 
 @in_python

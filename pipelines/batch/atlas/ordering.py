@@ -47,26 +47,26 @@ _KEPT_US = "__kept_us"
 _COUNTS_AT_US = "__counts_at_us"
 
 
-def decide(job: Job, inputs: Mapping[str, DataFrame], initial_state: InitialStates | None = None) -> Decided:
+def decide(job: Job, inputs: Mapping[str, DataFrame], initial_states: InitialStates | None = None) -> Decided:
     """Verdicts, members and dead letters of an atlas job over its one normalised input (see :class:`Decided`)."""
     source = job.input(job.query.sources[0])
     ordering = job.ordering(source.name)
     assert isinstance(ordering, AtlasOrdering), "a job of profile atlas has an atlas ordering"
     log = inputs[source.name]
-    carried = None if initial_state is None else initial_state[source.name]
-    partitions = partitions_of(log, source, carried)
+    state = None if initial_states is None else initial_states[source.name]
+    partitions = partitions_of(log, source, state)
     by_arrival = ordering.boundary == "processing_time"
 
-    marked = with_watermark(log, partitions, ordering.allowed_lateness_us, () if carried is None else carried.before)
+    marked = with_watermark(log, partitions, ordering.allowed_lateness_us, () if state is None else state.before)
     events = marked.filter(~F.col(IS_PUNCTUATION)).withColumn(
         _COUNTS_AT_US, F.col(ARRIVAL_US if by_arrival else EVENT_US)
     )
     if by_arrival:
         # the clock closes windows, and it never runs ahead of an arrival
         events = events.withColumn(CLOSED_US, F.lit(None).cast("bigint"))
-        at_end = log.agg(F.max(ARRIVAL_US).alias(CLOSED_US)) if carried is None else _last_arrival(log, carried)
+        at_end = log.agg(F.max(ARRIVAL_US).alias(CLOSED_US)) if state is None else _last_arrival(log, state)
     else:
-        seen = None if carried is None else carried.at_end
+        seen = None if state is None else state.at_end
         at_end = closed_at_end(log, partitions, ordering.allowed_lateness_us, seen)
 
     window = job.query.window
@@ -83,8 +83,8 @@ def decide(job: Job, inputs: Mapping[str, DataFrame], initial_state: InitialStat
     )
 
 
-def _last_arrival(log: DataFrame, carried: InitialState) -> DataFrame:
-    return log.sparkSession.range(1).select(F.lit(carried.last_arrival_us).cast("bigint").alias(CLOSED_US))
+def _last_arrival(log: DataFrame, state: InitialState) -> DataFrame:
+    return log.sparkSession.range(1).select(F.lit(state.last_arrival_us).cast("bigint").alias(CLOSED_US))
 
 
 def _placed_on_grid(events: DataFrame, grid: Grid) -> DataFrame:

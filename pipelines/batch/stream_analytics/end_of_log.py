@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipelines.batch.columns import HOLD_US, PARTITION, TIME_US
-from pipelines.batch.stream_analytics.timelines import CARRY_US, timelines
+from pipelines.batch.stream_analytics.timelines import LATEST_US, timelines
 from pipelines.core.model import Input, Job, Query, StreamAnalyticsOrdering
 from pipelines.plan.initial_state import InitialState, InitialStates
 
@@ -57,7 +57,7 @@ def _limit(
             .agg(F.max(TIME_US).alias(TIME_US))
         )
     else:
-        reached = timelines(frame.sparkSession, source, initial_state.at_end).withColumnRenamed(CARRY_US, TIME_US)
+        reached = timelines(frame.sparkSession, source, initial_state.at_end).withColumnRenamed(LATEST_US, TIME_US)
     if source.over:
         heard = reached.filter(F.col(TIME_US).isNotNull())
     else:

@@ -11,12 +11,12 @@ from pipelines.batch.spark.local_rows import local_frame
 from pipelines.core.model import Input
 from pipelines.plan.initial_state import TimelineState, timeline_values
 
-CARRY_US = "__carry_us"
+LATEST_US = "__latest_us"
 """The greatest time that a timeline had seen; null for an input partition that was heard and had none."""
 
 
 def timelines(spark: SparkSession, source: Input, seen: Sequence[TimelineState]) -> DataFrame:
-    """One row a timeline of ``seen``: PARTITION, the columns of ``over``, CARRY_US.
+    """One row a timeline of ``seen``: PARTITION, the columns of ``over``, LATEST_US.
 
     With ``over`` only timelines that have a time; without, each partition that was heard.
     """
@@ -26,5 +26,5 @@ def timelines(spark: SparkSession, source: Input, seen: Sequence[TimelineState])
         for one in seen
         if one.partition is not None and (one.time_us is not None or not source.over)
     ]
-    types = [(PARTITION, "int"), *((column.name, column.type) for column in columns), (CARRY_US, "bigint")]
+    types = [(PARTITION, "int"), *((column.name, column.type) for column in columns), (LATEST_US, "bigint")]
     return local_frame(spark, types, rows)

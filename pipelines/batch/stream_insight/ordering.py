@@ -44,14 +44,14 @@ from pipelines.plan.initial_state import Clock, InitialStates
 _MEMBER_COLUMNS = (*WINDOW, SYSTEM_US, *ARRIVAL_ORDER)
 
 
-def decide(job: Job, inputs: Mapping[str, DataFrame], initial_state: InitialStates | None = None) -> Decided:
+def decide(job: Job, inputs: Mapping[str, DataFrame], initial_states: InitialStates | None = None) -> Decided:
     """Verdicts of every input of ``job`` and the members of its windows; ``inputs`` as ``normalise`` gives them.
 
     Inputs that the query does not read (they only lend their CTIs) have verdicts too. Nothing is dead-lettered.
     """
     names = [source.name for source in job.inputs]
-    clocks = {name: Clock() if initial_state is None else initial_state[name].clock for name in names}
-    at_end = None if initial_state is None else {name: initial_state[name].clock_at_end for name in names}
+    clocks = {name: Clock() if initial_states is None else initial_states[name].clock for name in names}
+    at_end = None if initial_states is None else {name: initial_states[name].clock_at_end for name in names}
     candidates = {
         source.name: with_candidates(
             read_items(inputs[source.name], source), policy(job, source.name), clocks[source.name]

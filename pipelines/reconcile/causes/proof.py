@@ -111,11 +111,8 @@ def _prove(
     """
     change = found.change
     plan = make_plan(change.job, scope.output, scope.lakehouse)
-    arrivals = {
-        one.input: read_arrivals(scope.spark, scope.lakehouse, one, change.job.input(one.input), plan.read)
-        for one in plan.reads
-    }
-    windows = engine.run(change.job, arrivals, scope.output, plan.initial_state, plan.sorting).windows
+    arrivals = read_arrivals(scope.spark, change.job, plan, scope.lakehouse)
+    windows = engine.run(change.job, arrivals, scope.output, plan.initial_states, plan.sorting).windows
     compared = scope.keep(compare(windows.select(*scope.shape.keys, *scope.shape.values), scope.live.rows, scope.shape))
     left = compared.filter(F.col("status") != EQUAL)
     differing = before.filter(F.col("status") != EQUAL)

@@ -109,13 +109,13 @@ def test_a_table_not_yet_written_shows_nothing_and_exits_0(job: str, capsys: pyt
     assert run(["show", job, "window"]) == 2
 
 
-def test_a_plan_says_what_its_carry_costs(job: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_shows_what_its_initial_state_costs(job: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert _ingest(job, record(1), record(59)) == 0
     text = JOB.replace("stream_analytics", "atlas").replace("timestamp_by: at", "timestamp_by: at, partitions: 1")
     Path(job).write_text(text)
     capsys.readouterr()
     assert run(["plan", job, "--from", "2026-01-01T12:00:00Z", "--to", "2026-01-01T12:30:00Z"]) == 0
-    told = capsys.readouterr().out
-    assert "reads arrivals [2026-01-01T00:00:00Z, 2026-01-01T23:59:59.999999Z]" in " ".join(told.split())
-    assert "carry of cars from summaries/cars: 1 of 1 days of arrivals are not kept there" in " ".join(told.split())
-    assert "settled: no later arrival changes the result" in told
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "read the arrivals [2026-01-01T00:00:00Z, 2026-01-01T23:59:59.999999Z] of arrivals/cars" in printed
+    assert "initial state of cars from _cache/summaries/cars: 1 of 1 days of arrivals are not kept there yet" in printed
+    assert "settled: no later arrival changes the result" in printed

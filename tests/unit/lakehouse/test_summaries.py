@@ -272,7 +272,7 @@ def test_a_deleted_summary_and_one_of_other_settings_cost_a_pass_and_no_number(t
     for of in JOBS.values():
         assert found(tmp_path, of, log).days_made == 0
         assert merged(found(tmp_path, of, log).summary, gap(of)) == listed(of, rows)
-    shutil.rmtree(tmp_path / "summaries")
+    shutil.rmtree(tmp_path / "_cache" / "summaries")
     again = found(tmp_path, ATLAS, log)
     assert again.days_made == again.days == DAYS
     assert merged(again.summary) == listed(ATLAS, rows)
@@ -302,15 +302,15 @@ def test_a_plan_says_what_the_carry_costs_and_reads_a_day_and_the_window_before(
     told = plan.as_dict()["carry"]
     assert isinstance(told, list)
     assert [(one["table"], one["days"], one["days_made"], one["rows"]) for one in told] == [
-        ("summaries/cars", 10, 10, 11)
+        ("_cache/summaries/cars", 10, 10, 11)
     ]
-    assert not (tmp_path / "summaries").exists()
+    assert not (tmp_path / "_cache" / "summaries").exists()
     for one in plan.summaries:
         assert isinstance(one.unsaved, pa.Table)
         keep(Lakehouse.at(tmp_path), one.input, one.unsaved)
     again = make_plan(ATLAS, output, tmp_path)
     assert [one.days_made for one in again.summaries] == [0]
-    assert (again.read, again.initial_state) == (plan.read, plan.initial_state)
+    assert (again.read, again.initial_states) == (plan.read, plan.initial_states)
 
 
 def test_two_runs_that_keep_the_same_summary_at_once_leave_one(tmp_path: Path) -> None:
@@ -318,7 +318,7 @@ def test_two_runs_that_keep_the_same_summary_at_once_leave_one(tmp_path: Path) -
     both = [found(tmp_path, of, log) for of in (ATLAS, JOBS["every third"], ATLAS, JOBS["every third"])]
     with ThreadPoolExecutor(len(both)) as threads:
         list(threads.map(lambda one: save(tmp_path, one), both))
-    table = DeltaTable(str(tmp_path / "summaries" / "cars"))
+    table = DeltaTable(str(tmp_path / "_cache" / "summaries" / "cars"))
     assert table.to_pyarrow_table().num_rows == 5 + 5 + 5
     for of in (ATLAS, JOBS["every third"]):
         again = found(tmp_path, of, log)
@@ -330,7 +330,7 @@ def test_a_summary_that_is_kept_twice_means_it_once(tmp_path: Path) -> None:
     of = JOBS["every third"]
     log = append(tmp_path, of.inputs[0], one_a_day(range(5)))
     save(tmp_path, found(tmp_path, of, log))
-    table = DeltaTable(str(tmp_path / "summaries" / "cars"))
+    table = DeltaTable(str(tmp_path / "_cache" / "summaries" / "cars"))
     write_deltalake(table, table.to_pyarrow_table(), mode="append")
     again = found(tmp_path, of, log)
     assert again.days_made == 0

@@ -84,13 +84,13 @@ def carried(of: Job, arrivals: Sequence[Arrival], from_us: int, to_us: int) -> O
     summary = ListedHistory(of, arrivals, 1).summary("cars")
     assert summary is not None
     read = [one for one in arrivals if NOON + from_us <= one.arrival_time_us <= NOON + to_us]
-    return run(of, read, RANGE, initial_state={"cars": initial_state_of(summary, NOON + from_us)})
+    return run(of, read, RANGE, initial_states={"cars": initial_state_of(summary, NOON + from_us)})
 
 
 def as_planned(of: Job, arrivals: Sequence[Arrival]) -> Outcome:
     reads = planned(of, arrivals)
     return run(
-        of, [one for one in arrivals if one.arrival_time_us in reads.range], RANGE, initial_state=reads.initial_state
+        of, [one for one in arrivals if one.arrival_time_us in reads.range], RANGE, initial_states=reads.initial_states
     )
 
 
@@ -128,7 +128,7 @@ def test_the_carried_time_decides_to_the_microsecond() -> None:
     initial_state = initial_state_of(summary, NOON)
     (seen,) = initial_state.before
     one_less = replace(initial_state, before=(replace(seen, time_us=NOON + 15 * MINUTE - 1),))
-    assert [fate.verdict for fate in run(ATLAS, arrivals[1:], RANGE, initial_state={"cars": one_less}).fates] == [
+    assert [fate.verdict for fate in run(ATLAS, arrivals[1:], RANGE, initial_states={"cars": one_less}).fates] == [
         "accepted"
     ]
 
@@ -235,11 +235,11 @@ def test_the_counter_is_carried_from_the_first_event_of_the_log() -> None:
         ("dropped", NOON + 25 * MINUTE),
     ]
     assert found == run(POINTS, arrivals, RANGE)
-    ((name, initial_state),) = (planned(POINTS, arrivals).initial_state or {}).items()
+    ((name, initial_state),) = (planned(POINTS, arrivals).initial_states or {}).items()
     one_less: InitialStates = {
         name: replace(initial_state, clock=replace(initial_state.clock, received=initial_state.clock.received - 1))
     }
-    assert run(POINTS, arrivals[2:], RANGE, initial_state=one_less) != found
+    assert run(POINTS, arrivals[2:], RANGE, initial_states=one_less) != found
 
 
 def test_the_current_time_is_carried_to_the_microsecond() -> None:
@@ -317,7 +317,7 @@ def test_a_snapshot_reads_every_endpoint_since_the_start_of_what_is_still_alive_
 def test_what_no_carry_bounds_reads_the_whole_log_and_says_why(of: Job, why: str) -> None:
     assert why in str(why_whole_log(of))
     found = planned(of, log((-9 * HOUR, 0)))
-    assert (found.range.from_us, found.range.to_us, found.initial_state) == (None, None, None)
+    assert (found.range.from_us, found.range.to_us, found.initial_states) == (None, None, None)
     assert found.range.reasons
 
 
@@ -327,4 +327,4 @@ def test_a_summary_in_wide_buckets_reads_more_and_gives_the_same() -> None:
     for bucket_us in (1, SECOND, 7 * MINUTE, 24 * HOUR):
         reads = planned(ATLAS, arrivals, bucket_us)
         read = [one for one in arrivals if one.arrival_time_us in reads.range]
-        assert run(ATLAS, read, RANGE, initial_state=reads.initial_state) == whole
+        assert run(ATLAS, read, RANGE, initial_states=reads.initial_states) == whole

@@ -16,7 +16,7 @@ from pipelines.job.load import parse_job
 from pipelines.lakehouse.layout import WINDOWS
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.replay.builder import make_plan
-from pipelines.replay.size import MOST_ROWS, fits_driver
+from pipelines.replay.size import MOST_ROWS
 from pipelines.replay.write import replace_rows
 
 T = parse_instant
@@ -104,22 +104,21 @@ query: {{from: cars, window: {{hopping: {{size: 1h, hop: {hop}}}}}, aggregates: 
     )
 
 
-def test_how_many_rows_a_plan_can_give_decides_whether_it_is_little(tmp_path: Path) -> None:
+def test_how_many_rows_a_plan_can_give_decides_who_writes_them(tmp_path: Path) -> None:
     lakehouse = _loaded(tmp_path)
     assert MOST_ROWS // 50 < 3_600_000 < 3_600_000 * 50
-    for hop, small in (("1m", True), ("1ms", False)):
+    for hop, writer in (("1m", "driver"), ("1ms", "spark")):
         plan = make_plan(_hopping(hop), EVERYTHING, lakehouse)
-        assert fits_driver(_hopping(hop), plan, Lakehouse.at(lakehouse)) is small
+        assert plan.writer == plan.as_dict()["writer"] == writer
 
 
 def test_a_table_that_only_spark_can_write_is_left_to_it(tmp_path: Path) -> None:
     lakehouse = _loaded(tmp_path)
-    plan = make_plan(job(), EVERYTHING, lakehouse)
-    assert fits_driver(job(), plan, Lakehouse.at(lakehouse))
+    assert make_plan(job(), EVERYTHING, lakehouse).writer == "driver"
     write_deltalake(
         lakehouse / "windows" / "cars_per_booth",
         _rows("2026-01-01T00:00:00Z"),
         partition_by=["output_date"],
         configuration={"delta.enableChangeDataFeed": "true"},
     )
-    assert not fits_driver(job(), plan, Lakehouse.at(lakehouse))
+    assert make_plan(job(), EVERYTHING, lakehouse).writer == "spark"

@@ -1,0 +1,127 @@
+"""The stages of a replay as data: what a plan shows, what a run evaluates, and what progress counts.
+
+A stage is one of a closed union. :func:`describe` explains it in a sentence, for ``tailrace plan``, for Dagster's log
+and for progress; :mod:`pipelines.replay.evaluate` does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import assert_never
+
+from pipelines.core.model import OutputRange
+from pipelines.core.time import format_instant
+from pipelines.plan.definition import Plan, ReadTable, SummaryUse, Writer, WrittenTable
+from pipelines.plan.read_range import ReadRange
+from pipelines.plan.watermark_strategy import WatermarkStrategy
+
+
+@dataclass(frozen=True, slots=True)
+class KeepSummary:
+    """Keep the days of a log's summary that the plan had to make."""
+
+    summary: SummaryUse
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLog:
+    """Open the arrivals of a read range in one log."""
+
+    table: ReadTable
+    read: ReadRange
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """Decide every event, form the windows and count both, before anything is written.
+
+    ``sorting`` takes the place of ``strategy`` where files turn out not to be in order.
+    """
+
+    strategy: WatermarkStrategy
+    sorting: WatermarkStrategy
+    writer: Writer
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """Replace the rows of the output range in one table, in one commit."""
+
+    table: WrittenTable
+    output: OutputRange
+
+
+Stage = KeepSummary | ReadLog | Compute | Replace
+
+
+def stages_of(plan: Plan) -> tuple[Stage, ...]:
+    """The stages in the order in which they run; each output is committed after the one before it."""
+    return (
+        *(KeepSummary(one) for one in plan.summaries if one.unsaved is not None),
+        *(ReadLog(one, plan.read) for one in plan.reads),
+        Compute(plan.strategy, plan.sorting, plan.writer),
+        *(Replace(one, plan.output) for one in plan.writes),
+    )
+
+
+def describe(stage: Stage) -> str:
+    """The stage in one sentence, without a full stop."""
+    match stage:
+        case KeepSummary(one):
+            return f"keep the {one.days_made} days in {one.table} that were not kept there yet"
+        case ReadLog(one, read):
+            rows = "rows not known" if one.rows is None else f"at most {one.rows} of {one.rows_total} rows"
+            end = "empty" if one.end_of_log_us is None else f"ends at {format_instant(one.end_of_log_us)}"
+            return (
+                f"read the arrivals [{format_ends(read.from_us, read.to_us)}] of {one.table} at version {one.version}:"
+                f" {rows}, {one.files} of {one.files_total} files, {format_bytes(one.size_bytes)}; the log {end}"
+            )
+        case Compute(strategy, _, writer):
+            results = "collect the results on the driver" if writer == "driver" else "write the results by Spark"
+            return f"find watermarks by '{strategy.verdicts}' ({strategy.reason}) and {results}"
+        case Replace(one, output):
+            before = "not yet written" if one.version is None else f"version {one.version}"
+            rows = "" if not one.replaced_rows else f", at most {one.replaced_rows} rows that are there now"
+            ends = format_ends(output.from_us, output.to_us)
+            return f"replace {one.table} ({before}) where {one.column} is in [{ends}){rows}"
+        case _ as never:
+            assert_never(never)
+
+
+def describe_plan(plan: Plan) -> Iterator[str]:
+    """The plan line by line: what it replays, why it reads what it reads, its stages, and whether it is settled."""
+    yield f"replay {plan.job} over [{format_ends(plan.output.from_us, plan.output.to_us)})"
+    yield f"read range by the rule {plan.read.rule}"
+    yield from plan.read.reasons
+    yield from map(_initial_state, plan.summaries)
+    yield from map(describe, stages_of(plan))
+    yield "settled: no later arrival changes the result" if plan.settled else f"unsettled: {plan.unsettled}"
+    yield from (f"note: {note}" for note in plan.notes)
+
+
+def _initial_state(one: SummaryUse) -> str:
+    """Where the initial state of an input comes from, and what that costs."""
+    begin = f"initial state of {one.input} from {one.table}"
+    if not one.days_made:
+        return f"{begin}: all {one.days} days of arrivals are kept there"
+    return (
+        f"{begin}: {one.days_made} of {one.days} days of arrivals are not kept there yet, one pass over columns of"
+        f" {one.rows} rows in {one.files} files, {format_bytes(one.size_bytes)}"
+    )
+
+
+def format_ends(from_us: int | None, to_us: int | None) -> str:
+    """Both ends of a range, without its brackets."""
+    first = "the beginning" if from_us is None else format_instant(from_us)
+    return f"{first}, {'the end' if to_us is None else format_instant(to_us)}"
+
+
+def format_bytes(size_bytes: int) -> str:
+    """Bytes for a person: ``98.9 KiB``."""
+    found = float(size_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if found < 1024:
+            return f"{found:.0f} {unit}" if unit == "B" else f"{found:.1f} {unit}"
+        found /= 1024
+    return f"{found:.1f} TiB"

@@ -1,0 +1,138 @@
+"""Evaluate the stages of a plan: read the arrivals that it names, compute in Spark, replace the output range."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import cached_property
+from typing import Any, assert_never
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from pipelines.batch import engine
+from pipelines.batch.stream_analytics.watermarks.file_order import message_of_disorder
+from pipelines.core.model import REASONS, Job
+from pipelines.lakehouse.cache import summaries
+from pipelines.lakehouse.layout import result_tables
+from pipelines.lakehouse.root import Lakehouse
+from pipelines.plan.definition import Plan
+from pipelines.plan.stages import Compute, KeepSummary, ReadLog, Replace, describe, stages_of
+from pipelines.plan.watermark_strategy import WatermarkStrategy
+from pipelines.replay.collect import Computed, computed, frames_of
+from pipelines.replay.fingerprint import fingerprint
+from pipelines.replay.io_metrics import scanned, watched
+from pipelines.replay.read import log_slices, read_arrivals
+from pipelines.replay.summary import Findings
+from pipelines.replay.write import check_columns, replace_range, with_day
+
+
+def evaluate(
+    plan: Plan,
+    job: Job,
+    lakehouse: Lakehouse,
+    spark: SparkSession,
+    run_id: str,
+    found: Findings,
+    progress: Callable[[str], None],
+) -> None:
+    """Run the stages of ``plan`` and fill ``found``; ``progress`` is called with the sentence of each stage.
+
+    Verdicts are committed before windows, so whoever sees new windows sees their verdicts. Everything is computed
+    before the first commit. Raises :class:`UsageError` if a part of a table of other columns would be replaced.
+    """
+    found.engine["java"] = _java_version(spark)
+    evaluator = _Evaluator(plan, job, lakehouse, spark, found)
+    with ExitStack() as kept:
+        for stage in stages_of(plan):
+            progress(describe(stage))
+            match stage:
+                case KeepSummary(one):
+                    summaries.keep(lakehouse, one.input, one.unsaved)
+                case ReadLog():
+                    evaluator.arrivals  # noqa: B018  # opens the logs, before anything is computed of them
+                case Compute():
+                    results = evaluator.compute(stage, kept)
+                case Replace(one, output):
+                    layout = dict(result_tables(job))[one.table]
+                    about = {"tailrace": "replay", "run_id": run_id}
+                    version = replace_range(results.tables[one.table], lakehouse, one.table, layout, output, about)
+                    found.versions_written[one.table] = version
+                    found.rows_written[one.table] = results.rows[one.table]
+                case _ as never:
+                    assert_never(never)
+
+
+def recompute(plan: Plan, job: Job, lakehouse: Lakehouse, spark: SparkSession) -> str:
+    """The output fingerprint that executing ``plan`` gives, at the versions it names; nothing is written anywhere.
+
+    Windows are computed alone, on large logs by another strategy than with verdicts.
+    """
+    assert plan.job_fingerprint == job.fingerprint, "the plan was made for another job"
+    arrivals = read_arrivals(spark, job, plan, lakehouse)
+    windows = engine.windows_alone(job, arrivals, plan.output, plan.initial_states, plan.sorting)
+    return fingerprint(windows).fingerprint
+
+
+class _Evaluator:
+    def __init__(self, plan: Plan, job: Job, lakehouse: Lakehouse, spark: SparkSession, found: Findings) -> None:
+        self._plan = plan
+        self._job = job
+        self._lakehouse = lakehouse
+        self._spark = spark
+        self._found = found
+
+    @cached_property
+    def arrivals(self) -> dict[str, Any]:
+        return read_arrivals(self._spark, self._job, self._plan, self._lakehouse)
+
+    def compute(self, stage: Compute, kept: ExitStack) -> Computed:
+        """The results, with what was counted and read of them in the findings."""
+        try:
+            results = self._computed(stage, stage.strategy, kept)
+        except PySparkException as error:
+            disorder = message_of_disorder(error)
+            if disorder is None:
+                raise
+            # nothing was written so far
+            warning = f"a file was expected to be in order and is not: {disorder}; everything was sorted instead"
+            self._found.warnings.append(warning)
+            results = self._computed(stage, stage.sorting, kept)
+        self._found.writer = stage.writer
+        self._found.output_fingerprint = results.fingerprint
+        return results
+
+    def _computed(self, stage: Compute, strategy: WatermarkStrategy, kept: ExitStack) -> Computed:
+        plan, job = self._plan, self._job
+        slices = log_slices(self._spark, plan, self._lakehouse) if strategy.verdicts == "file_order" else None
+        with watched(self._spark) as passes:
+            result = engine.run(job, self.arrivals, plan.output, plan.initial_states, strategy, slices)
+        layouts = dict(result_tables(job))
+        for name, frame in frames_of(job, result).items():
+            check_columns(self._lakehouse, name, with_day(frame, layouts[name]), plan.output)
+        results = kept.enter_context(computed(job, result, stage.writer))
+        self._count_fates(results, sum(result.events.values()), set(result.events))
+        read = scanned(results.queries, self._lakehouse, plan.reads, passes)
+        self._found.files_read = {name: one.files for name, one in read.items()}
+        self._found.bytes_read = {name: one.size_bytes for name, one in read.items()}
+        self._found.scans = {name: one.scans for name, one in read.items()}
+        differences = (read[table.table].difference_from(table) for table in plan.reads)
+        self._found.warnings += [one for one in differences if one is not None]
+        return results
+
+    def _count_fates(self, results: Computed, counted: int, incomplete: set[str]) -> None:
+        """Events by verdict and reason. ``counted`` events are of the ``incomplete`` inputs, of whose events some have
+        no verdict row: these simply counted."""
+        verdicts, reasons = Counter(accepted=counted), Counter[str]()
+        for (name, verdict, why), count in results.fates.items():
+            verdicts[verdict] += count
+            verdicts["accepted"] -= count if name in incomplete else 0
+            reasons.update(dict.fromkeys(why, count))
+        self._found.counts_by_verdict = {name: verdicts[name] for name in sorted(verdicts) if verdicts[name]}
+        self._found.counts_by_reason = {name: reasons[name] for name in REASONS if reasons[name]}
+
+
+def _java_version(spark: SparkSession) -> str:
+    jvm: Any = spark.sparkContext._jvm
+    return str(jvm.System.getProperty("java.version"))

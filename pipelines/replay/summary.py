@@ -1,0 +1,80 @@
+"""What a finished run reports: a row of ``runs``, and the plan that it executed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from pipelines.core.time import format_instant
+from pipelines.lakehouse import runs
+from pipelines.plan.definition import Plan
+
+
+@dataclass(slots=True)
+class Findings:
+    """What is known of a run so far; each field is a column of the ledger.
+
+    ``counts_by_verdict`` and ``counts_by_reason`` count every event of the output range, also those that
+    ``keep_verdicts: exceptions`` does not write. ``rows_written`` and ``versions_written`` go by table, as do
+    ``files_read`` and ``bytes_read``, the files of each log that Spark opened, once each, and ``scans``, how often it
+    went through them. Where the plan predicted otherwise, ``warnings`` contain it. ``writer``: who wrote the results.
+    """
+
+    counts_by_verdict: dict[str, int] = field(default_factory=dict)
+    counts_by_reason: dict[str, int] = field(default_factory=dict)
+    rows_written: dict[str, int] = field(default_factory=dict)
+    versions_written: dict[str, int] = field(default_factory=dict)
+    files_read: dict[str, int] = field(default_factory=dict)
+    bytes_read: dict[str, int] = field(default_factory=dict)
+    scans: dict[str, int] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    output_fingerprint: str | None = None
+    writer: str | None = None
+    engine: dict[str, str] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Columns of the ledger, JSON-ready."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """One finished run of ``plan``."""
+
+    run_id: str
+    kind: str
+    plan: Plan
+    found: Findings
+    started_us: int
+    finished_us: int
+
+    @property
+    def events(self) -> int:
+        """Events of the output range."""
+        return sum(self.found.counts_by_verdict.values())
+
+    @property
+    def output_fingerprint(self) -> str:
+        """SHA-256 of the range's windows."""
+        assert self.found.output_fingerprint is not None, "a run that succeeded has computed it"
+        return self.found.output_fingerprint
+
+    @property
+    def rows_written(self) -> Mapping[str, int]:
+        """Rows by table."""
+        return self.found.rows_written
+
+    def as_dict(self) -> dict[str, object]:
+        """JSON-ready data."""
+        return {
+            "run_id": self.run_id,
+            "job": self.plan.job,
+            "kind": self.kind,
+            "status": runs.SUCCEEDED,
+            "events": self.events,
+            **self.found.as_dict(),
+            "started_at": format_instant(self.started_us),
+            "finished_at": format_instant(self.finished_us),
+            "plan": self.plan.as_dict(),
+        }
