@@ -16,6 +16,7 @@ from pipelines.core.model import Job, OutputRange
 from pipelines.core.time import DAY, parse_instant
 from pipelines.plan.definition import Plan, instant_or_none
 from pipelines.quality.days import WrittenDay, written_days
+from pipelines.replay.builder import LogReads
 from resources.lakehouse import LakehouseResource
 from resources.spark import SparkResource
 
@@ -70,11 +71,12 @@ def replay_job(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.JobDefi
             output = _output(context.op_config["from"], context.op_config["to"])
             summary = logged_replay(context, job, output, lakehouse, spark, context.op_config["reason"])
             plan = summary.plan
+            logs = LogReads(job, lakehouse.lakehouse, as_of=plan.versions_by_input)
             days = written_days(spark.session(), lakehouse.lakehouse, job, plan)
             names = counted(lakehouse.lakehouse, job)
         known = set(partitions.get_partition_keys())
         about_run = why(context.run) | of_run(summary)
-        for event in _events(job, plan, about_run, summary.output_fingerprint, days, names):
+        for event in _events(job, logs, plan, about_run, summary.output_fingerprint, days, names):
             if event.partition in known:
                 context.log_event(event)
 
@@ -112,6 +114,7 @@ def _output(from_: str | None, to: str | None) -> OutputRange:
 
 def _events(
     job: Job,
+    logs: LogReads,
     plan: Plan,
     about_run: dict[str, dg.MetadataValue],
     fingerprint: str,
@@ -123,7 +126,7 @@ def _events(
     for key in (windows_key(job.name), verdicts_key(job.name)):
         for partition, part, whole in _touched(plan.output, days):
             day = days[date.fromisoformat(partition)]
-            about = of_day(job, plan, part, day, names, windows=key == windows_key(job.name)) | about_run
+            about = of_day(logs, plan, part, day, names, windows=key == windows_key(job.name)) | about_run
             if whole:
                 yield dg.AssetMaterialization(key, partition=partition, metadata=about, tags=tags)
             else:

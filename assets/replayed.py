@@ -18,11 +18,12 @@ from pipelines.job.describe import describe_policy, describe_read_range
 from pipelines.lakehouse.layout import verdicts_table, windows_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import runs_of
-from pipelines.plan.definition import Plan, instant_or_none, is_settled
-from pipelines.plan.read_range import reach_of, read_range
+from pipelines.plan.definition import Plan, instant_or_none
+from pipelines.plan.read_range import reach_of
 from pipelines.plan.stages import describe_plan, format_ends
 from pipelines.quality.conservation import Conservation, conservation
 from pipelines.quality.days import WrittenDay, written_days
+from pipelines.replay.builder import LogReads, settled_by
 from pipelines.replay.run import replay
 from pipelines.replay.summary import RunSummary
 from resources.lakehouse import LakehouseResource
@@ -50,6 +51,7 @@ def replayed_assets(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.As
         with told():
             summary = logged_replay(context, job, output, lakehouse, spark, _reason(context.run))
             plan = summary.plan
+            logs = LogReads(job, lakehouse.lakehouse, as_of=plan.versions_by_input)
             days = written_days(spark.session(), lakehouse.lakehouse, job, plan)
             names = counted(lakehouse.lakehouse, job)
             about_run = why(context.run) | of_run(summary)
@@ -57,7 +59,7 @@ def replayed_assets(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.As
         for key, table in tables.items():
             for partition, part in days_in(output):
                 day = days[date.fromisoformat(partition)]
-                about_day = of_day(job, plan, part, day, names, windows=key == windows_key(job.name))
+                about_day = of_day(logs, plan, part, day, names, windows=key == windows_key(job.name))
                 # all of it goes by partition, because what is told of the run as a whole would be shown first
                 about = about_day | about_run | table
                 context.add_asset_metadata(about, asset_key=key, partition_key=partition)
@@ -168,16 +170,17 @@ def counted(lakehouse: Lakehouse, job: Job) -> list[str]:
 
 
 def of_day(
-    job: Job, plan: Plan, part: OutputRange, day: WrittenDay, names: Sequence[str], *, windows: bool
+    logs: LogReads, plan: Plan, part: OutputRange, day: WrittenDay, names: Sequence[str], *, windows: bool
 ) -> dict[str, dg.MetadataValue]:
     """Metadata of one output day: what a replay of this day alone would read and give, and where its report is.
 
     ``names`` is of :func:`counted`. Counts are numbers of their own, because those are what Dagster plots.
     """
-    read = read_range(job, part)
-    # what settles a range settles its days, also where a carry does and the day's own formula has no end
+    found = logs.of(part)
+    # what settles a range settles its days, also where the summary of the log does and the day's formula has no end
     ends_us = tuple(table.end_of_log_us for table in plan.reads)
-    settled, unsettled = (True, None) if plan.settled else is_settled(read, ends_us)
+    settled, unsettled = (True, None) if plan.settled else settled_by(found, ends_us)
+    read = found.range
     counts = day.counts_by_verdict + day.counts_by_reason
     about: dict[str, dg.MetadataValue] = {
         "dagster/partition_row_count": dg.MetadataValue.int(day.windows if windows else day.verdict_rows),
@@ -192,7 +195,7 @@ def of_day(
     if unsettled is not None:
         about["unsettled"] = dg.MetadataValue.text(unsettled)
     assert part.from_us is not None
-    return {**about, "report": page_of_report(job.name, key_of(to_datetime(part.from_us).date()))}
+    return {**about, "report": page_of_report(plan.job, key_of(to_datetime(part.from_us).date()))}
 
 
 def listed(counts: Mapping[str, object]) -> str:

@@ -23,9 +23,9 @@ from pipelines.job.load import load_job
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import abandon_dead, runs_of
 from pipelines.plan.definition import instant_or_none
-from pipelines.plan.read_range import read_range
 from pipelines.quality.freshness import StaleDay, stale_days, summary, versions_now
 from pipelines.quality.losses import Loss, losses
+from pipelines.replay.builder import LogReads
 
 MAX_ATTEMPTS = 2
 """How often a lost range is replayed for the same cause within a week, before a person is needed."""
@@ -112,8 +112,11 @@ def lost_sensor(job_name: str, path: Path, lakehouse: Lakehouse, *, started: boo
             tried = attempts(context.instance, _name(loss))
             if tried >= MAX_ATTEMPTS:
                 given_up.append(f"{_told(loss.output)} was replayed {tried} times and lost again: {loss.deed.error}")
-            else:
-                requests.append(_recover(job, loss, tried + 1))
+                continue
+            try:
+                requests.append(_recover(job, lakehouse, loss, tried + 1))
+            except TailraceError as error:
+                given_up.append(f"{_told(loss.output)} cannot be planned again: {error}")
         for sentence in given_up:
             context.log.warning(sentence)
         if not requests:
@@ -146,8 +149,8 @@ def _replay_again(job: Job, versions: dict[str, int], days: Sequence[StaleDay]) 
     )
 
 
-def _recover(job: Job, loss: Loss, attempt: int) -> dg.RunRequest:
-    read = read_range(job, loss.output)
+def _recover(job: Job, lakehouse: Lakehouse, loss: Loss, attempt: int) -> dg.RunRequest:
+    read = LogReads(job, lakehouse).of(loss.output).range
     begin = instant_or_none(read.from_us) or "the beginning"
     reason = (
         f"run {loss.deed.run} lost {_told(loss.output)} ({loss.deed.end}: {loss.deed.error});"

@@ -239,27 +239,41 @@ class Job:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the job's meaning, 64 hex digits: layout, comments and spelled-out defaults do not change it."""
-        meaning = self.as_dict()
-        # what another system calls its columns changes no result
-        del meaning["stream_columns"]
-        text = json.dumps(meaning, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        """SHA-256 of what engines read of the job (:data:`FINGERPRINTED`), 64 hex digits.
+
+        Layout, comments, spelled-out defaults and settings that change no result do not change it.
+        """
+        text = json.dumps(_fingerprinted(self), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def as_dict(self) -> dict[str, object]:
-        """The job as JSON-ready data."""
-        data = _canonical(self)
-        assert isinstance(data, dict)
-        return data
+
+FINGERPRINTED: dict[type, tuple[str, ...]] = {
+    Job: ("profile", "inputs", "orderings", "query", "end_of_log", "keep_verdicts"),
+    Input: ("name", "columns", "timestamp_by", "over", "partitions", "shape", "end_by", "edge_by", "match_on"),
+    Column: ("name", "type"),
+    StreamAnalyticsOrdering: ("early_arrival_us", "late_arrival_us", "out_of_order_us", "action"),
+    AtlasOrdering: ("allowed_lateness_us", "boundary"),
+    StreamInsightOrdering: ("action", "every_events", "every_us", "delay_us", "import_from"),
+    Query: ("window", "aggregates", "sources", "join", "where", "group_by"),
+    Join: ("left", "right", "on", "unit", "from_units", "to_units", "kind"),
+    Aggregate: ("name", "function", "argument", "distinct", "parameter"),
+    Grid: ("size_us", "hop_us", "offset_us", "align_us"),
+    Sliding: ("size_us",),
+    Session: ("timeout_us", "max_duration_us", "partition_by", "align_us"),
+    Snapshot: (),
+    Count: ("n",),
+    AnyOf: ("members",),
+}
+"""The fields that engines read. The others describe the live job, bound what is accepted, or say where tables are."""
 
 
-def _canonical(value: object) -> object:
+def _fingerprinted(value: object) -> object:
     """JSON-ready data in which each dataclass names its class, so that different windows never look alike."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {field.name: _canonical(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        fields = {name: _fingerprinted(getattr(value, name)) for name in FINGERPRINTED[type(value)]}
         return {"is": type(value).__name__, **fields}
     if isinstance(value, tuple):
-        return [_canonical(item) for item in value]
+        return [_fingerprinted(item) for item in value]
     return value
 
 

@@ -152,6 +152,11 @@ class Plan:
         """Version by table read."""
         return {read.table: read.version for read in self.reads}
 
+    @property
+    def versions_by_input(self) -> dict[str, int]:
+        """Version by input read."""
+        return {read.input: read.version for read in self.reads}
+
     def as_dict(self) -> dict[str, object]:
         """JSON-ready data, instants as ISO 8601; null for an open end."""
         return {

@@ -24,9 +24,9 @@ from pipelines.lakehouse.log_changes import Change, changes_since, last_change
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import runs_of
 from pipelines.lakehouse.schema import TIMESTAMP
-from pipelines.plan.read_range import look_back, reach_of, read_range
+from pipelines.plan.read_range import look_back, reach_of
 from pipelines.quality.conservation import Share, common, shares
-from pipelines.replay.builder import Prospects
+from pipelines.replay.builder import LogReads
 
 ALIVE_US = DAY
 """A partition that said nothing in the last day of its log counts as gone: nobody waits for it."""
@@ -87,6 +87,7 @@ def stale_days(lakehouse: Lakehouse, job: Job) -> list[StaleDay]:
     prints = {run["run_id"]: run["job_fingerprint"] for run in runs}
     settled_us = {run["run_id"]: from_datetime(run["end_of_log"]) for run in runs if run["settled"]}
     found: dict[date, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    logs: LogReads | None = None
     for share in shares(runs, span)[0]:
         if prints[share.run_id] != job.fingerprint:
             why = f"the job file changed: fingerprint {prints[share.run_id][:12]} then, {job.fingerprint[:12]} now"
@@ -94,8 +95,11 @@ def stale_days(lakehouse: Lakehouse, job: Job) -> list[StaleDay]:
                 found[day][share.run_id].append(why)
             continue
         changes = _changes(lakehouse, job, share, started_us[share.run_id])
-        for day, part in _days(share, span) if changes else ():
-            read = read_range(job, part)
+        if not changes:
+            continue
+        logs = logs or LogReads(job, lakehouse)
+        for day, part in _days(share, span):
+            read = logs.that_matter(part)
             ends_us = [us for us in (read.to_us, settled_us.get(share.run_id)) if us is not None]
             touching = [change for change in changes if change.touches(read.from_us, min(ends_us, default=None))]
             if touching:
@@ -127,12 +131,12 @@ def newest_settled_day(lakehouse: Lakehouse, job: Job) -> Settled:
     assert first_us is not None, "a living partition has an arrival"
     # a plan knows the log's end to the millisecond only, and must not say otherwise
     complete_us = slowest[0] // MILLISECOND * MILLISECOND
-    prospects = Prospects(job, lakehouse, complete_us)
+    logs = LogReads(job, lakehouse, complete_us=complete_us)
     last_us = complete_us // DAY * DAY
     midnights_us = range(last_us, first_us - (reach_of(job).after_us or 0), -DAY)
-    newest = bisect_left(midnights_us, True, key=lambda to_us: prospects.unsettled(to_us) is None)
+    newest = bisect_left(midnights_us, True, key=lambda to_us: logs.unsettled(to_us) is None)
     if newest == len(midnights_us):
-        why = prospects.unsettled(midnights_us[-1] if midnights_us else last_us)
+        why = logs.unsettled(midnights_us[-1] if midnights_us else last_us)
         return Settled(None, f"no day is settled: {why or told}")
     return Settled(to_datetime(midnights_us[newest] - DAY).date(), told)
 

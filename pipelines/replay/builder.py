@@ -23,7 +23,7 @@ from pipelines.lakehouse.schema import alike, arrivals_schema
 from pipelines.lakehouse.sorted_files import sorted_files
 from pipelines.plan.bounded_reads import BoundedReads, bounded_reads, why_whole_log
 from pipelines.plan.definition import Plan, ReadTable, SummaryUse, WrittenTable, is_settled
-from pipelines.plan.read_range import ReadRange
+from pipelines.plan.read_range import ReadRange, read_range
 from pipelines.plan.watermark_strategy import choose_strategy
 from pipelines.replay.size import writer_of
 
@@ -34,69 +34,89 @@ AsOf = int | Mapping[str, int] | None
 """A version of every arrival log, or versions by input; None: the newest."""
 
 
-def make_plan(job: Job, output: OutputRange, lakehouse: str | Path | Lakehouse, *, as_of: AsOf = None) -> Plan:
-    """The plan of a replay of ``job`` over ``output``, against the logs as they are now (or as of a version).
+class LogReads:
+    """What outputs of ``job`` read of its logs: the one answer for plans, freshness, Dagster and explanations.
 
+    ``tables``: the logs by input, opened at the newest version or ``as_of`` one. ``complete_us``: only the arrivals
+    before it are known to be there. Summaries of the logs, where the job needs them, are asked for once.
     Raises :class:`UsageError` if an input has no log yet, lacks a column, or has no such version.
     """
-    lakehouse = Lakehouse.at(lakehouse)
-    tables = {
-        part.name: _open(lakehouse, part, version)
-        for part, version in zip(job.inputs, _versions(job, as_of), strict=True)
-    }
-    history = LogHistory(job, tables, lakehouse)
-    found = bounded_reads(job, output, history)
-    read = _representable(found.range)
-    reads = tuple(_read_table(tables[part.name], part, read) for part in job.inputs)
-    rows = _total([table.rows for table in reads])
-    sorting = choose_strategy(job, rows)
-    if sorting.verdicts == "packed":
-        reads = tuple(replace(one, sorted_files=sorted_files(tables[one.input], one.paths)) for one in reads)
-    settled, unsettled = _settled(found, tuple(table.end_of_log_us for table in reads))
-    writes = tuple(_written_table(lakehouse, name, layout, output) for name, layout in result_tables(job))
-    return Plan(
-        job=job.name,
-        job_fingerprint=job.fingerprint,
-        output=output,
-        read=read,
-        reads=reads,
-        writes=writes,
-        settled=settled,
-        unsettled=unsettled,
-        notes=_notes(lakehouse, job, output),
-        initial_states=found.initial_states,
-        summaries=tuple(_summary_use(one, keep=as_of is None) for one in history.summed.values()),
-        strategy=choose_strategy(job, rows, in_order=all(table.sorted_files for table in reads)),
-        sorting=sorting,
-        writer=writer_of(job, reads, writes, lakehouse),
-    )
 
-
-class Prospects:
-    """What may still come of the results of ``job``, where all arrivals before ``complete_us`` are known to be there.
-
-    Raises as :func:`make_plan` does. Summaries of the logs, where the job needs them, are asked for once.
-    """
-
-    def __init__(self, job: Job, lakehouse: Lakehouse, complete_us: int) -> None:
+    def __init__(self, job: Job, lakehouse: Lakehouse, *, as_of: AsOf = None, complete_us: int | None = None) -> None:
         self._job = job
         self._complete_us = complete_us
-        tables = {part.name: _open(lakehouse, part, None) for part in job.inputs}
-        self._history = LogHistory(job, tables, lakehouse, complete_us)
+        versions = zip(job.inputs, _versions(job, as_of), strict=True)
+        self.tables = {part.name: _open(lakehouse, part, version) for part, version in versions}
+        self._history = LogHistory(job, self.tables, lakehouse, complete_us)
+
+    @property
+    def summed(self) -> Mapping[str, Summed]:
+        """The summaries that were asked for, by input."""
+        return self._history.summed
+
+    def of(self, output: OutputRange) -> BoundedReads:
+        """The arrivals that make ``output`` exact, within the instants that tables can hold."""
+        found = bounded_reads(self._job, output, self._history)
+        return replace(found, range=_representable(found.range))
+
+    def that_matter(self, output: OutputRange) -> ReadRange:
+        """Arrivals outside of which no change of the logs changes ``output``.
+
+        Where the formula does not bound the beginning, what came before acts through the initial state, or through the
+        bound itself.
+        """
+        formula, found = read_range(self._job, output), self.of(output)
+        from_us = None if formula.from_us is None else found.range.from_us
+        is_final = found.final_us is not None and found.unsettled is None
+        return replace(found.range, from_us=from_us, to_us=found.range.to_us if is_final else None)
 
     def unsettled(self, to_us: int) -> str | None:
         """Why results that end before ``to_us`` may still change; None if nothing that arrives later changes any.
 
-        A plan's own rule, asked of those arrivals alone. What is settled at one instant is so at all earlier ones.
+        A plan's own rule, asked of the arrivals before ``complete_us`` alone. What is settled at one instant is settled
+        at all earlier ones.
         """
-        found = bounded_reads(self._job, OutputRange(None, to_us), self._history)
+        found = self.of(OutputRange(None, to_us))
         if found.final_us is None:
             because = why_whole_log(self._job)
             return "; ".join(dict.fromkeys([*found.range.reasons, *([because] if because is not None else [])]))
-        return _settled(found, (self._complete_us,))[1]
+        return settled_by(found, (self._complete_us,))[1]
 
 
-def _settled(found: BoundedReads, ends_us: tuple[int | None, ...]) -> tuple[bool, str | None]:
+def make_plan(job: Job, output: OutputRange, lakehouse: str | Path | Lakehouse, *, as_of: AsOf = None) -> Plan:
+    """The plan of a replay of ``job`` over ``output``, against the logs as they are now (or as of a version).
+
+    Raises as :class:`LogReads` does.
+    """
+    place = Lakehouse.at(lakehouse)
+    logs = LogReads(job, place, as_of=as_of)
+    found = logs.of(output)
+    reads = tuple(_read_table(logs.tables[part.name], part, found.range) for part in job.inputs)
+    rows = _total([table.rows for table in reads])
+    sorting = choose_strategy(job, rows)
+    if sorting.verdicts == "packed":
+        reads = tuple(replace(one, sorted_files=sorted_files(logs.tables[one.input], one.paths)) for one in reads)
+    settled, unsettled = settled_by(found, tuple(table.end_of_log_us for table in reads))
+    writes = tuple(_written_table(place, name, layout, output) for name, layout in result_tables(job))
+    return Plan(
+        job=job.name,
+        job_fingerprint=job.fingerprint,
+        output=output,
+        read=found.range,
+        reads=reads,
+        writes=writes,
+        settled=settled,
+        unsettled=unsettled,
+        notes=_notes(place, job, output),
+        initial_states=found.initial_states,
+        summaries=tuple(_summary_use(one, keep=as_of is None) for one in logs.summed.values()),
+        strategy=choose_strategy(job, rows, in_order=all(table.sorted_files for table in reads)),
+        sorting=sorting,
+        writer=writer_of(job, reads, writes, place),
+    )
+
+
+def settled_by(found: BoundedReads, ends_us: tuple[int | None, ...]) -> tuple[bool, str | None]:
     """Whether logs that end there settle the result, and if not, why."""
     final = _representable(replace(found.range, to_us=found.final_us))
     settled, unsettled = is_settled(final, ends_us)
