@@ -1,7 +1,7 @@
 """All aggregates of a query, the same bits whatever the file layout, the partitioning or the number of cores.
 
-Doubles are summed exactly (:mod:`pipelines.batch.exact_sum`), and what depends on order is taken in the order
-(system timestamp, arrival order). Negative zero counts as zero wherever the choice between the two would be chance.
+Doubles are summed exactly (:mod:`pipelines.batch.exact_sum`), and what depends on order is taken in the order (system
+timestamp, arrival order) (G6). Negative zero counts as zero wherever the choice between the two would be chance.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pyspark.sql import types as T
 from pipelines.batch import exact_sum
 from pipelines.batch.columns import ARRIVAL_ORDER, SYSTEM_US, WINDOW, WINDOW_END_US, WINDOW_ID, WINDOW_START_US
 from pipelines.core.errors import JobFileError
+from pipelines.core.expressions import quoted_path
 from pipelines.core.model import Aggregate, Grid, Query, output_name
 
 _NUMERIC_ONLY = frozenset(
@@ -67,7 +68,7 @@ class _Step:
 
 
 def aggregate(members: DataFrame, query: Query) -> DataFrame:
-    """One row per window and group: the WINDOW columns, the group keys by output name, the aggregates by name.
+    """One row per window and group that has rows (G4): the WINDOW columns, group keys, aggregates by name.
 
     ``members`` holds one row per (event, window): the WINDOW columns, SYSTEM_US, the ARRIVAL_ORDER columns and the
     payload (in a join one struct a side, so that ``a.plate`` means in SQL what it means in the job file). Groups
@@ -92,7 +93,7 @@ def aggregate(members: DataFrame, query: Query) -> DataFrame:
     grouped = exact_sum.with_totals(grouped, summed)
     results = [_result(one, argument).alias(one.name) for one, argument in pairs]
     return grouped.select(
-        *_window_columns(query), *map(F.col, map(_quoted, map(output_name, query.group_by))), *results
+        *_window_columns(query), *map(F.col, map(quoted_path, map(output_name, query.group_by))), *results
     )
 
 
@@ -108,15 +109,11 @@ def _window_columns(query: Query) -> list[Column]:
     return [start.alias(WINDOW_START_US), F.col(WINDOW_END_US), F.lit(None).cast("string").alias(WINDOW_ID)]
 
 
-def _quoted(name: str) -> str:
-    return ".".join(f"`{part}`" for part in name.split("."))
-
-
 def _arranged(members: DataFrame, query: Query) -> tuple[DataFrame, list[str], dict[str, _Argument]]:
     """Only what is needed: keys under their output names, order columns if asked for, each argument once."""
     texts = list(dict.fromkeys(one.argument for one in query.aggregates if one.argument is not None))
     names = {text: f"__argument{index}" for index, text in enumerate(texts)}
-    keys = [F.col(_quoted(column)).alias(output_name(column)) for column in query.group_by]
+    keys = [F.col(quoted_path(column)).alias(output_name(column)) for column in query.group_by]
     order = [SYSTEM_US, *ARRIVAL_ORDER] if any(one.function in _ORDERED for one in query.aggregates) else []
     rows = members.select(
         *_window_keys(query), *keys, *order, *(F.expr(text).alias(name) for text, name in names.items())

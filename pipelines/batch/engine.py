@@ -1,4 +1,7 @@
-"""The batch engine: a job and its arrival logs to verdicts and window results, as lazy DataFrames."""
+"""The batch engine: a job and its arrival logs to verdicts and window results, as lazy DataFrames.
+
+Ordering decides first, windows see system timestamps only (G1).
+"""
 
 from __future__ import annotations
 

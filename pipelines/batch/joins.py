@@ -17,7 +17,7 @@ _KEY = "key"
 
 
 def joined(left: DataFrame, right: DataFrame, join: Join, sides: tuple[Input, Input]) -> DataFrame:
-    """One row per pair, and for a LEFT join per left event without a partner.
+    """One row per pair, and for a LEFT join per left event without a partner (S14).
 
     Events pair when their ``on`` columns are equal (null equals nothing) and ``DATEDIFF(unit, left, right)`` lies in
     ``from .. to``, both ends included; DATEDIFF counts the unit's boundaries between the system timestamps, so

@@ -24,6 +24,7 @@ from pipelines.batch.columns import (
     SEQUENCE,
 )
 from pipelines.core.errors import JobFileError
+from pipelines.core.expressions import quoted
 from pipelines.core.model import Input
 from pipelines.job.expressions import instant_sql
 
@@ -35,9 +36,9 @@ def normalise(arrivals: DataFrame, source: Input, rank: int) -> DataFrame:
 
     ``arrivals`` has the columns of table ``arrivals/<input>``, and may have those of READING, which pass; ``rank`` is
     the input's place in the job and breaks ties of arrival order between inputs. Events and punctuations both pass.
-    EVENT_US is null where ``timestamp_by`` is null or cannot be converted, and the arrival time where the input has no
-    ``timestamp_by``; it is null for a punctuation. KEY_VALID is whether every column of ``over`` has a value.
-    Raises :class:`JobFileError` if ``timestamp_by`` is neither an instant nor text.
+    EVENT_US is null where ``timestamp_by`` is null or cannot be converted (G7), and the arrival time where the input
+    has no ``timestamp_by``; it is null for a punctuation. KEY_VALID is whether every column of ``over`` has a value
+    (S1). Raises :class:`JobFileError` if ``timestamp_by`` is neither an instant nor text.
     """
     arrival_us = F.unix_micros("arrival_time")
     # ingest lets nothing but punctuations have one; it is read and tested in a fraction of the time that a text takes
@@ -81,7 +82,7 @@ def instant_us(frame: DataFrame, expression: str, key: str) -> Column:
 
 
 def condition(frame: DataFrame, expression: str, key: str) -> Column:
-    """A boolean SQL expression as a column in which null counts as false; :class:`JobFileError` for another type."""
+    """A boolean SQL expression, in which null counts as false (G2); :class:`JobFileError` for another type."""
     kind = expression_type(frame, expression, key)
     if not isinstance(kind, (BooleanType, NullType)):
         raise JobFileError(
@@ -97,11 +98,6 @@ def expression_type(frame: DataFrame, expression: str, key: str) -> DataType:
     except (AnalysisException, ParseException) as error:
         what = str(error).strip().splitlines()[0]
         raise JobFileError(f"Spark cannot evaluate '{expression}': {what}", key=key) from None
-
-
-def quoted(name: str) -> str:
-    """A column name as Spark reads it literally."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _all_present(columns: Sequence[str]) -> Column:

@@ -24,6 +24,16 @@ _DECIMAL = re.compile(r"decimal(?:\(\d+(?:,(\d+))?\))?")
 _WIDE = Context(prec=100)
 
 
+def quoted(name: str) -> str:
+    """A column's name as Spark reads it literally."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def quoted_path(name: str) -> str:
+    """``a.plate`` as the field ``plate`` of the column ``a``."""
+    return ".".join(map(quoted, name.split(".")))
+
+
 def plain_column(expression: str, columns: Sequence[Column]) -> Column | None:
     """The column that ``expression`` names and nothing more, in any case; None if it is more than a column."""
     wanted = expression.strip().lower()

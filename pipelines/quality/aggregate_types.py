@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from pipelines.core.errors import JobFileError
+from pipelines.core.expressions import quoted_path
 from pipelines.core.model import Aggregate, Input, Job
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 def result_types(job: Job, spark: SparkSession) -> tuple[list[T.DataType], list[T.DataType]]:
     """Types of the group keys and of the aggregates, in the job's order. Spark analyses, but runs nothing."""
     rows = _no_rows(job, spark)
-    keys = [rows.select(F.col(_quoted(name))).schema[0].dataType for name in job.query.group_by]
+    keys = [rows.select(F.col(quoted_path(name))).schema[0].dataType for name in job.query.group_by]
     return keys, [_type_of(one, rows) for one in job.query.aggregates]
 
 
@@ -65,7 +66,3 @@ def payload_type(part: Input) -> T.StructType:
     kind = T.StructType.fromDDL(", ".join(f"`{column.name}` {column.type}" for column in part.columns))
     assert isinstance(kind, T.StructType)
     return kind
-
-
-def _quoted(name: str) -> str:
-    return ".".join(f"`{part}`" for part in name.split("."))

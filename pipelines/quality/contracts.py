@@ -18,6 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from pipelines.core.expressions import quoted
 from pipelines.core.model import AnyOf, Count, Grid, Input, Job, OutputRange, Session, SimpleWindow, Sliding, Snapshot
 from pipelines.core.model import output_name as name_of
 from pipelines.core.time import format_duration, format_instant
@@ -101,9 +102,9 @@ def windows_contract(job: Job, spark: SparkSession) -> Contract:
         *_window_rules(job),
     ]
     rules += [
-        Rule(one.name, "is at least 1: a group without events has no row", f"`{one.name}` < 1")
+        Rule(one.name, "is at least 1: a group without events has no row", f"{quoted(one.name)} < 1")
         if one.argument is None
-        else Rule(one.name, "is not negative", f"`{one.name}` < 0")
+        else Rule(one.name, "is not negative", f"{quoted(one.name)} < 0")
         for one in job.query.aggregates
         if one.function == "count" or one.function.startswith(("stddev", "var"))
     ]
@@ -225,12 +226,14 @@ def _broken_rows(
 
 def _all_rules(rows: DataFrame, contract: Contract) -> tuple[list[Rule], DataFrame]:
     """The contract's rules with nullability and uniqueness written as rules too, and the rows these need."""
-    rules = [Rule(name, "is not null", f"`{name}` IS NULL") for name, _, nullable in contract.columns if not nullable]
+    rules = [
+        Rule(name, "is not null", f"{quoted(name)} IS NULL") for name, _, nullable in contract.columns if not nullable
+    ]
     rules += contract.rules
     if contract.unique:
         from pyspark.sql import Window
 
-        same = Window.partitionBy(*(f"`{name}`" for name in contract.unique))
+        same = Window.partitionBy(*(quoted(name) for name in contract.unique))
         rows = rows.withColumn("__copies", F.count(F.lit(1)).over(same))
         rules.append(Rule(", ".join(contract.unique), "is there once", "__copies > 1"))
     return rules, rows
@@ -239,7 +242,7 @@ def _all_rules(rows: DataFrame, contract: Contract) -> tuple[list[Rule], DataFra
 def _total_order(contract: Contract) -> list[Column]:
     order = [name for name in contract.layout.order if name in contract.key]
     order += [name for name in contract.key if name not in order]
-    return [F.col(f"`{name}`") for name in order]
+    return [F.col(quoted(name)) for name in order]
 
 
 def _told(row: dict[str, Any], rules: Sequence[Rule], contract: Contract) -> dict[str, object]:

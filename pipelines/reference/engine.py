@@ -1,8 +1,8 @@
 """The reference engine: normative, one event at a time, plain Python.
 
 It runs a job over a whole arrival log in arrival order and cuts the results to the output range last, so that nothing
-depends on where reading begins. Three steps: read what the expressions say about each row, let the profile's policy
-decide each event's fate, put what counts into windows and aggregate.
+depends on where reading begins (G3). Three steps (G1): read what the expressions say about each row, let the profile's
+policy decide each event's fate, put what counts into windows and aggregate.
 
 Arrival order is ``(arrival_time, input_partition, sequence)``, across inputs then the inputs' order in the job. Inside
 one input partition that is the order of ``sequence``, for arrival time never falls there. A punctuation for all
@@ -189,7 +189,7 @@ def _text(value: object) -> str | None:
 
 
 def _counted(job: Job, ordered: Ordered, evaluate: Evaluate | None) -> list[Row]:
-    """The rows that the query's windows take: of its inputs, joined if it joins, and passed by ``where``."""
+    """The rows that the query's windows take: of its inputs, joined if it joins, and passed by ``where`` (G2)."""
     query = job.query
     rows = [row for row in ordered.rows if row.input in query.sources]
     if query.join is not None:
@@ -202,7 +202,7 @@ def _counted(job: Job, ordered: Ordered, evaluate: Evaluate | None) -> list[Row]
 
 
 def _members(query: Query) -> list[tuple[str | None, SimpleWindow]]:
-    """The query's windows, each with its ``window_id``."""
+    """The query's windows, each with its ``window_id`` (S13)."""
     return list(query.window.members) if isinstance(query.window, AnyOf) else [(None, query.window)]
 
 
@@ -220,7 +220,7 @@ def _spread(
     query: Query, profile: Profile, window: SimpleWindow, ordered: Ordered, rows: Sequence[Row]
 ) -> list[tuple[tuple[int, int], list[Row]]]:
     """Each window and group that has rows, once. Sessions are chains of ``partition_by``, then grouped: chains whose
-    sessions have the same bounds share a row in a group. All other windows are formed group by group."""
+    sessions have the same bounds share a row in a group. All other windows are formed group by group (G5)."""
     assign = profile.assign[type(window)]
     if not isinstance(window, Session):
         groups = _partition(rows, query.group_by)

@@ -75,7 +75,7 @@ class Row:
 
     @property
     def order(self) -> tuple[int, tuple[int, ...]]:
-        """System timestamp, then arrival order."""
+        """System timestamp, then arrival order (G6)."""
         return (self.start_us, self.arrived)
 
 

@@ -31,7 +31,7 @@ def boundaries_crossed(unit: str, from_us: int, to_us: int) -> int:
 
 
 def join(terms: Join, left: Input, right: Input, rows: Sequence[Row]) -> list[Row]:
-    """The joined rows, with payloads named ``input.column``.
+    """The joined rows, with payloads named ``input.column`` (S14).
 
     A pair matches iff its ``on`` columns are equal and not null and ``DATEDIFF(unit, left, right)`` of the system
     timestamps lies between ``from`` and ``to``, both included; it counts at the later of the two, and arrives as the

@@ -16,7 +16,7 @@ def overlaps(row: Row, span: Span) -> bool:
 
 
 def assign_starts_on_grid(window: SimpleWindow, rows: Sequence[Row], ordered: Ordered) -> list[tuple[Span, list[Row]]]:
-    """Hopping and tumbling windows; a lifetime that never ends is in all up to the one that holds the horizon."""
+    """Hopping and tumbling windows (I14); a lifetime without an end is in all up to the one with the horizon (I17)."""
     assert isinstance(window, Grid)
     horizon_us = ordered.horizon_us
 
@@ -30,14 +30,14 @@ def assign_starts_on_grid(window: SimpleWindow, rows: Sequence[Row], ordered: Or
 
 
 def assign_snapshots(window: SimpleWindow, rows: Sequence[Row], _: Ordered) -> list[tuple[Span, list[Row]]]:
-    """One window between each pair of neighbouring endpoints; the one after the last finite endpoint never ends."""
+    """One window between each pair of neighbouring endpoints; one after the last finite endpoint never ends (I15)."""
     assert isinstance(window, Snapshot)
     endpoints_us = sorted({one for row in rows for one in (row.start_us, row.end_us) if one is not None})
     return _filled(rows, pairwise(endpoints_us))
 
 
 def assign_counts(window: SimpleWindow, rows: Sequence[Row], _: Ordered) -> list[tuple[Span, list[Row]]]:
-    """For each run of N distinct starts ``t1 .. tN`` the window ``[t1, tN + 1 us)``; none before there are N."""
+    """For each run of N distinct starts ``t1 .. tN`` the window ``[t1, tN + 1 us)``; none before there are N (I16)."""
     assert isinstance(window, Count)
     starts_us = sorted({row.start_us for row in rows})
     return _filled(rows, ((first, last + 1) for first, last in zip(starts_us, starts_us[window.n - 1 :], strict=False)))

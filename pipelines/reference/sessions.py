@@ -55,7 +55,7 @@ class OpenSession:
 class GapSessions:
     """The open sessions of each chain, as rows come in arrival order.
 
-    Rule: two rows of a chain share a session iff their times are less than the gap apart, or others link them; a row
+    Rule A7: two rows of a chain share a session iff their times are less than the gap apart, or others link them; a row
     that fits two open sessions merges them. A closed session takes nothing more.
     """
 

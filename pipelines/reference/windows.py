@@ -11,7 +11,7 @@ from pipelines.reference.events import Ordered, Row, Span
 def ends_on_grid(window: Grid, at_us: int) -> list[Span]:
     """Windows ``(start, end]`` that hold ``at_us``, with ends at ``align + offset + k * hop``, earliest first.
 
-    Rule: ``start < at <= end``. Empty where ``at_us`` lies in the gap between two hops.
+    Rule S9: ``start < at <= end``. Empty where ``at_us`` lies in the gap between two hops.
     """
     spans = []
     end_us = at_us + (window.align_us + window.offset_us - at_us) % window.hop_us
@@ -24,7 +24,7 @@ def ends_on_grid(window: Grid, at_us: int) -> list[Span]:
 def starts_on_grid(window: Grid, from_us: int, to_us: int) -> list[Span]:
     """Windows ``[start, end)`` that overlap ``[from_us, to_us)``, with starts on the grid, earliest first.
 
-    Rule: ``start < to and end > from``; an instant ``t`` is ``[t, t + 1)``. Empty in the gap between two hops.
+    Rule A6, I14: ``start < to and end > from``; an instant ``t`` is ``[t, t + 1)``. Empty in the gap between two hops.
     """
     origin_us = window.align_us + window.offset_us
     spans = []
@@ -64,7 +64,7 @@ def assign_starts_on_grid(window: SimpleWindow, rows: Sequence[Row], _: Ordered)
 def assign_sliding(window: SimpleWindow, rows: Sequence[Row], _: Ordered) -> list[tuple[Span, list[Row]]]:
     """Windows ``(end - size, end]`` that end where the content changes: as a row enters and as one has left.
 
-    Rule: candidate ends are every row's time and that time plus the size; an empty window has no result.
+    Rule S10: candidate ends are every row's time and that time plus the size. Rule G4: an empty window has no result.
     """
     assert isinstance(window, Sliding)
     times_us = {row.start_us for row in rows}
@@ -77,6 +77,6 @@ def assign_sliding(window: SimpleWindow, rows: Sequence[Row], _: Ordered) -> lis
 
 
 def assign_equal_times(window: SimpleWindow, rows: Sequence[Row], _: Ordered) -> list[tuple[Span, list[Row]]]:
-    """Snapshot windows of stream_analytics: rows of equal system timestamp, which is both start and end."""
+    """Snapshot windows of stream_analytics: rows of equal system timestamp, which is both start and end (S12)."""
     assert isinstance(window, Snapshot)
     return gather(rows, lambda row: [(row.start_us, row.start_us)])

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from pipelines.batch.engine import Result
+from pipelines.core.expressions import quoted
 from pipelines.core.model import Job
 from pipelines.core.verdicts import IS_EXCEPTION_SQL, is_exception
 from pipelines.lakehouse.layout import dead_letters_table, result_tables, verdicts_table, windows_table
@@ -122,7 +123,7 @@ def _loosened(frame: DataFrame) -> DataFrame:
         return kind
 
     nested = [field for field in frame.schema if "struct<" in field.dataType.simpleString()]
-    return frame.withColumns({field.name: F.col(f"`{field.name}`").cast(loose(field.dataType)) for field in nested})
+    return frame.withColumns({field.name: F.col(quoted(field.name)).cast(loose(field.dataType)) for field in nested})
 
 
 def _nullable(rows: pa.Table) -> pa.Table:

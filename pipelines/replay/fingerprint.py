@@ -10,6 +10,8 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from pipelines.core.expressions import quoted
+
 _LANES = 4
 
 
@@ -43,7 +45,7 @@ def fingerprints_by(frame: DataFrame, column: str) -> dict[Any, Counted]:
 
 def digest_of(schema: T.StructType) -> Column:
     """The hash of a row of these columns, 64 hex digits."""
-    exact = F.struct(*[_exact(F.col(f"`{f.name}`"), f.dataType).alias(f.name) for f in sorted(schema, key=_name)])
+    exact = F.struct(*[_exact(F.col(quoted(f.name)), f.dataType).alias(f.name) for f in sorted(schema, key=_name)])
     options = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
     return F.sha2(F.to_json(exact, options), 256)
 

@@ -1,8 +1,8 @@
 """Atlas Stream Processing in Spark: which documents count, in which windows, and which are dead letters.
 
-A document keeps its own time. It is late for a window that had closed before it arrived (``end <= closed``, see
-:mod:`pipelines.batch.atlas.watermark`): late for all its windows it is dropped, late for some it is ``partial`` and
-counts in the others. With ``boundary: processing_time`` it counts at its arrival time, and nothing is late.
+A document keeps its own time (A1, A2). It is late for a window that had closed before it arrived (``end <= closed``,
+see :mod:`pipelines.batch.atlas.watermark`): late for all its windows it is dropped, late for some it is ``partial`` and
+counts in the others (A5). With ``boundary: processing_time`` it counts at its arrival time, and nothing is late (A9).
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from pipelines.batch.columns import (
 )
 from pipelines.batch.decisions import Decided
 from pipelines.batch.normalise import condition
+from pipelines.core.expressions import quoted
 from pipelines.core.model import AtlasOrdering, Grid, Input, Job, Session
 from pipelines.plan.initial_state import InitialState, InitialStates
 
@@ -91,7 +92,7 @@ def _placed_on_grid(events: DataFrame, grid: Grid) -> DataFrame:
     """Starts of the windows that each event counts in (_KEPT_US) and that had closed before it came (MISSED_US).
 
     Window ``[start, start + size)`` holds ``t`` iff ``t - size < start <= t``, ``start`` on the grid; between hops
-    that are longer than the size lie gaps, and an event in one has neither.
+    that are longer than the size are gaps, and an event in one has neither (A6).
     """
     at, hop_us = F.col(_COUNTS_AT_US), grid.hop_us
     origin_us = grid.align_us + grid.offset_us
@@ -184,7 +185,7 @@ def _members(decided: DataFrame, at_end: DataFrame, job: Job, source: Input) -> 
 
 
 def _dead_letters(decided: DataFrame, source: Input) -> DataFrame:
-    """One row per document that the product would have dead-lettered, in columns of table ``dead_letters/<job>``."""
+    """One row per document that the product would have dead-lettered (A11): columns of ``dead_letters/<job>``."""
     invalid = F.col(EVENT_US).isNull()
     return decided.filter(F.size(REASONS) > 0).select(
         ARRIVAL_US,
@@ -203,4 +204,4 @@ def _dead_letters(decided: DataFrame, source: Input) -> DataFrame:
 
 
 def _payload(source: Input) -> list[Column]:
-    return [F.col(f"`{column.name}`") for column in source.columns]
+    return [F.col(quoted(column.name)) for column in source.columns]

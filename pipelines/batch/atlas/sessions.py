@@ -1,8 +1,8 @@
-"""Session windows of Atlas: sessions that grow, merge and close in arrival order.
+"""Session windows of Atlas: sessions that grow, merge and close in arrival order (A7).
 
 Two events of one ``partition_by`` value share a session iff they lie strictly less than ``gap`` apart (in a chain); a
 session is ``[first, last + gap)`` and is closed once its end is. An event that fits an open session always counts in
-it; one that fits none opens a session, unless it lies before the watermark: then it is late. The allowed lateness
+it; one that fits none opens a session, unless it lies before the watermark: then it is late (A8). The allowed lateness
 keeps sessions open, it does not protect an event that would open one. Null is a ``partition_by`` value like any other.
 
 That takes walking through events in arrival order, yet only where they can touch each other. Events more than a gap
@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 
 from pipelines.batch.atlas.watermark import CLOSED_US
 from pipelines.batch.columns import ARRIVAL_US, PARTITION, SEQUENCE, WATERMARK_US, WINDOW_END_US, WINDOW_START_US
+from pipelines.core.expressions import quoted
 from pipelines.core.model import Session
 
 _ORDER = (ARRIVAL_US, PARTITION, SEQUENCE)
@@ -48,12 +49,12 @@ def with_sessions(events: DataFrame, window: Session, at: str, counts: Column) -
     columns = events.columns
     keyed = events.withColumns(
         {
-            **{name: F.col(f"`{column}`") for name, column in zip(keys, window.partition_by, strict=True)},
+            **{name: F.col(quoted(column)) for name, column in zip(keys, window.partition_by, strict=True)},
             _COUNTS: counts,
         }
     )
     chunked = _chunks(keyed, keys, window.timeout_us, at)
-    row = F.struct(*(F.col(f"`{name}`") for name in (*columns, _COUNTS, _POSITION)))
+    row = F.struct(*(F.col(quoted(name)) for name in (*columns, _COUNTS, _POSITION)))
     gathered = chunked.groupBy(*keys, _COMPONENT, _CHUNK).agg(F.collect_list(row).alias("__rows"))
     walked = gathered.select("__rows", _walk(F.col("__rows"), window.timeout_us, at).alias(_WALKED))
     each = walked.select(F.explode("__rows").alias(_ROW), _WALKED)

@@ -3,8 +3,8 @@
 Of each input partition ``p`` two bounds are known, both rising: ``E_p``, the largest valid event time, and ``P_p``, the
 largest punctuation that speaks for ``p`` (its own, or one that speaks for all). With allowed lateness ``L``:
 
-- the watermark is the least over the partitions of ``max(E_p, P_p)``;
-- a window is closed once its ``end <= closed``, the least over the partitions of ``max(E_p - L, P_p)``.
+- the watermark is the least over the partitions of ``max(E_p, P_p)`` (A3; idle closes are punctuations, A10);
+- a window is closed once its ``end <= closed``, the least over the partitions of ``max(E_p - L, P_p)`` (A4).
 
 So lateness delays only what events say. With one partition, or for a punctuation that speaks for all, this is "closed
 once ``end <= max(E - L, P)``"; a punctuation for one of several partitions lifts that partition's bound and the others
@@ -66,7 +66,7 @@ def with_watermark(
 def closed_at_end(
     log: DataFrame, partitions: Sequence[int], lateness_us: int, seen: Sequence[TimelineState] | None
 ) -> DataFrame:
-    """One row, one column CLOSED_US: what is closed after the last row of the log.
+    """One row, one column CLOSED_US: what is closed after the last row of the log (A12).
 
     ``seen``: what the partitions have seen by then; None: ``log`` is the whole of it and says so.
     """

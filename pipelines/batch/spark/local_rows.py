@@ -12,6 +12,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, StructType, TimestampNTZType, TimestampType
 
+from pipelines.core.expressions import quoted
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -21,7 +23,7 @@ def local_frame(spark: SparkSession, columns: Sequence[tuple[str, str]], rows: S
 
     TIMESTAMP values are ``int`` microseconds, DATE :class:`date`, DECIMAL :class:`Decimal` of the column's scale.
     """
-    schema = StructType.fromDDL(", ".join(f"`{name}` {kind}" for name, kind in columns))
+    schema = StructType.fromDDL(", ".join(f"{quoted(name)} {kind}" for name, kind in columns))
     assert isinstance(schema, StructType)
     arrow = to_arrow_schema(schema)
     arrays = [pa.array([row[index] for row in rows], field.type) for index, field in enumerate(arrow)]
@@ -30,7 +32,7 @@ def local_frame(spark: SparkSession, columns: Sequence[tuple[str, str]], rows: S
 
 def local_rows(frame: DataFrame) -> list[dict[str, object]]:
     """The rows of ``frame``, collected in one Spark job, in the form that :func:`local_frame` takes."""
-    columns = [micros(F.col(f"`{field.name}`"), field.dataType).alias(field.name) for field in frame.schema.fields]
+    columns = [micros(F.col(quoted(field.name)), field.dataType).alias(field.name) for field in frame.schema.fields]
     return [{name: _plain(row[name]) for name in frame.columns} for row in frame.select(*columns).collect()]
 
 

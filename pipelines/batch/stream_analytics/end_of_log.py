@@ -1,4 +1,4 @@
-"""``end_of_log: hold`` in stream_analytics: windows that end before the watermark at the end of the log."""
+"""``end_of_log: hold`` in stream_analytics: windows that end before the watermark at the end of the log (S15)."""
 
 from __future__ import annotations
 

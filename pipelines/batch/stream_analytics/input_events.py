@@ -10,9 +10,9 @@ from pyspark.sql import functions as F
 
 from pipelines.batch.columns import ARRIVAL_US, IS_PUNCTUATION, MAX_BEFORE_US, PARTITION, within
 from pipelines.batch.logs import Log
-from pipelines.batch.normalise import quoted
 from pipelines.batch.stream_analytics.policy import with_time
 from pipelines.batch.stream_analytics.timelines import LATEST_US, timelines
+from pipelines.core.expressions import quoted
 from pipelines.core.model import OutputRange, StreamAnalyticsOrdering
 from pipelines.plan.initial_state import InitialState
 

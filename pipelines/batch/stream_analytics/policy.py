@@ -2,14 +2,14 @@
 
 With arrival time ``a``, event time ``e``, late tolerance L and out-of-order tolerance O, in this order:
 
-- early iff ``e > a + guard``: dropped whatever the action, and its time moves no watermark;
-- late iff ``e < a - L``: moved to ``a - L``, or dropped;
-- out of order iff the time so far is ``< W``: moved to ``W``, or dropped,
+- early iff ``e > a + guard``: dropped whatever the action, and its time moves no watermark (S2);
+- late iff ``e < a - L``: moved to ``a - L``, or dropped (S3);
+- out of order iff the time so far is ``< W``: moved to ``W``, or dropped (S4),
 
-where ``W = max(M, a - L) - O`` and M is the largest late-adjusted time of the timeline's events that came before and
-were neither early nor invalid. What late or out-of-order events were in the end does not matter to M: a late event
-sits at ``a - L``, below which no later event of the partition can lie; an out-of-order one is below M already. That
-is why M is a plain prefix maximum. Every comparison is strict; equality is in tolerance. Punctuations are passed
+where ``W = max(M, a - L) - O`` (S7) and M is the largest late-adjusted time of the timeline's events that came before
+and were neither early nor invalid. What late or out-of-order events were in the end does not matter to M: a late event
+sits at ``a - L``, below which no later event of the partition can lie; an out-of-order one is below M already. That is
+why M is a plain prefix maximum (S5). Every comparison is strict; equality is in tolerance. Punctuations are passed
 over: an idle watermark never overtakes the arrival it waits for.
 """
 
@@ -39,7 +39,7 @@ _REFUSAL = "__refusal"
 
 
 def at_arrival(events: DataFrame) -> DataFrame:
-    """Without ``timestamp_by`` an event counts when it arrives: no policy applies and there is no watermark."""
+    """Without ``timestamp_by`` an event counts when it arrives: no policy applies, there is no watermark (S8)."""
     return events.withColumns(
         {
             TIME_US: F.col(EVENT_US),
@@ -109,7 +109,7 @@ def _simply_counts(in_order: Column) -> Column:
 
 
 def _refusal(policy: StreamAnalyticsOrdering) -> Column:
-    """The name of the first test that refused the event, or null."""
+    """The name of the first test that refused the event (G7, S1, S2, ..), or null."""
     refusal = (
         F.when(F.col(EVENT_US).isNull(), "invalid_time")
         .when(~F.col(KEY_VALID), "invalid_key")

@@ -1,4 +1,4 @@
-"""Sliding windows: a window ends whenever its content changes."""
+"""Sliding windows: a window ends whenever its content changes (S10)."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ from pipelines.core.model import AnyOf, Grid, Session, SimpleWindow, Sliding, Sn
 def windowed(frame: DataFrame, window: Window, group_by: Sequence[str]) -> DataFrame:
     """``frame`` (rows with SYSTEM_US), one row per window that the row falls in, with the WINDOW columns.
 
-    Windows are ``(start, end]``. ``any_of`` is the union of its members' results, each row with its member's name
-    in WINDOW_ID, which is null for a single window.
+    Windows are ``(start, end]`` (S9). ``any_of`` is the union of its members' results (S13), each row with its member's
+    name in WINDOW_ID, which is null for a single window.
     """
     if not isinstance(window, AnyOf):
         return _simple(frame, window, group_by).withColumn(WINDOW_ID, F.lit(None).cast("string"))
@@ -36,6 +36,6 @@ def _simple(frame: DataFrame, window: SimpleWindow, group_by: Sequence[str]) -> 
         case Session():
             return with_sessions(frame, window)
         case Snapshot():
-            # an instant is its whole content, so it starts and ends there
+            # S12: an instant is its whole content, so it starts and ends there
             return frame.withColumns({WINDOW_START_US: F.col(SYSTEM_US), WINDOW_END_US: F.col(SYSTEM_US)})
     raise AssertionError(f"stream_analytics has no window {window}")

@@ -1,7 +1,7 @@
 """The current time of a stream_insight input: where CTIs are issued, and which one an arriving item meets.
 
 An input is one timeline: all its partitions in arrival order. Its CTIs are generated from its own items, recorded as
-punctuations, or imported from another input; the effective CTI is the largest so far. Every candidate depends on
+punctuations, or imported from another input; the effective CTI is the largest so far (I8). Every candidate depends on
 what was *received*, never on what the policy made of it, so the current time is a prefix maximum.
 """
 
@@ -44,7 +44,7 @@ def policy(job: Job, name: str) -> StreamInsightOrdering:
 
 
 def with_candidates(items: DataFrame, ordering: StreamInsightOrdering, clock: Clock) -> DataFrame:
-    """``items`` (of :func:`read_items`) with CANDIDATE_US: generated from counted items, or a punctuation's time.
+    """``items`` (of :func:`read_items`) with CANDIDATE_US: of counted items (I6), or a punctuation's time (I7).
 
     Counted are points, intervals and start edges with a readable lifetime, whatever the policy does to them later;
     end edges are not, nor is what was refused as ``invalid_time``: an adapter cannot enqueue it. A generated CTI is
@@ -63,7 +63,7 @@ def with_candidates(items: DataFrame, ordering: StreamInsightOrdering, clock: Cl
 
 
 def _every_events(items: DataFrame, counted: Column, every: int, received: int) -> tuple[DataFrame, Column]:
-    """Counted item number k (from 1, and after those ``received`` before) triggers iff ``k mod every == 0``."""
+    """Counted item number k (from 1, and after those ``received`` before) triggers iff ``k mod every == 0`` (I4)."""
     if every == 1:
         return items, counted
     one = F.when(counted, F.lit(1)).otherwise(F.lit(0)).cast("bigint")
@@ -74,7 +74,7 @@ def _every_events(items: DataFrame, counted: Column, every: int, received: int) 
 def _every_duration(
     items: DataFrame, counted: Column, every_us: int, baseline_us: int | None
 ) -> tuple[DataFrame, Column]:
-    """A counted item triggers iff it is the first, or starts at least ``every_us`` after the last that triggered.
+    """A counted item triggers iff it is the first, or starts at least ``every_us`` after the last that triggered (I5).
 
     Each trigger starts later than everything received before it, so only the first items at a new maximum can be
     triggers, and which of them are depends on their start times alone, and on ``baseline_us``, the start of the last

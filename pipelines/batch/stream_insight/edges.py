@@ -1,4 +1,4 @@
-"""Start edges and the end edges that close them.
+"""Start edges and the end edges that close them (I12).
 
 An end edge names its start edge by the start time it was sent with (whatever the policy made of it) and by the
 columns of ``match_on``. Several open starts alike are closed in the order in which they arrived.

@@ -1,4 +1,4 @@
-"""What one row of a stream_insight input is: a point, an interval, a start or end edge, or nothing that has a time."""
+"""What one row of a stream_insight input is (I1): a point, an interval, a start or end edge, or without a time (I2)."""
 
 from __future__ import annotations
 

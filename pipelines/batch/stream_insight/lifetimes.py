@@ -14,8 +14,8 @@ from pyspark.sql import Window as Sorted
 from pyspark.sql import functions as F
 
 from pipelines.batch.columns import LIFETIME_END_US, SYSTEM_US, WINDOW_END_US, WINDOW_ID, WINDOW_START_US
-from pipelines.batch.normalise import quoted
 from pipelines.core.errors import JobFileError
+from pipelines.core.expressions import quoted
 from pipelines.core.model import Count, Grid, Snapshot, Window
 
 LIMIT_US = "__limit_us"
@@ -55,7 +55,7 @@ def lifetime_members(
 
 
 def _on_grid(lifetimes: DataFrame, grid: Grid, hold: bool, limit: DataFrame | None) -> DataFrame:
-    """Windows ``[origin + k * hop, origin + k * hop + size)`` for all whole k."""
+    """Windows ``[origin + k * hop, origin + k * hop + size)`` for all whole k (I14)."""
     origin_us = grid.align_us + grid.offset_us
     last_start_us = F.col(LIFETIME_END_US) - 1
     if limit is not None:
@@ -93,7 +93,7 @@ def _count_rule(n: int) -> _PointRule:
 
 
 def _between_points(lifetimes: DataFrame, group_by: Sequence[str], rule: _PointRule) -> DataFrame:
-    """Snapshot and count windows: the distinct points of a group are numbered, and windows go from point to point.
+    """Snapshot (I15) and count (I16) windows: a group's distinct points are numbered, windows go from point to point.
 
     A lifetime finds the numbers of its own start and end by equality, so its windows are a range of numbers; no
     lifetime is ever compared with all windows.

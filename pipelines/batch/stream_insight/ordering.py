@@ -1,9 +1,9 @@
 """Profile stream_insight in the batch engine: current time, AdvanceTimePolicy, edges, then windows over lifetimes.
 
-Rule: an item violates iff its sync time lies strictly before the CTI in force when it arrived; the sync time is an
-end edge's end and everything else's start. ``drop`` removes what violates. ``adjust`` moves the start of an interval
-that ends after the current time, and of a start edge, to the current time; points, intervals that end at or before
-it, and end edges are dropped by ``adjust`` as well.
+Rule: an item violates iff its sync time lies strictly before the CTI in force when it arrived; the sync time is an end
+edge's end and everything else's start (I3). ``drop`` removes what violates (I9). ``adjust`` moves the start of an
+interval that ends after the current time (I10), and of a start edge, to the current time; points, intervals that end at
+or before it, and end edges are dropped by ``adjust`` as well (I11).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pipelines.batch.columns import (
     WINDOW,
 )
 from pipelines.batch.decisions import Decided
-from pipelines.batch.normalise import condition, quoted
+from pipelines.batch.normalise import condition
 from pipelines.batch.stream_insight.current_time import (
     CURRENT_US,
     last_ctis,
@@ -38,6 +38,7 @@ from pipelines.batch.stream_insight.current_time import (
 from pipelines.batch.stream_insight.edges import LATE, OPEN_BEFORE, PAIR_END_US, PAIR_START_US, match_edges
 from pipelines.batch.stream_insight.items import END, END_US, INTERVAL, KIND, START, SYNC_US, read_items
 from pipelines.batch.stream_insight.lifetimes import LIMIT_US, lifetime_members
+from pipelines.core.expressions import quoted
 from pipelines.core.model import Action, Grid, Input, Job
 from pipelines.plan.initial_state import Clock, InitialStates
 
@@ -110,7 +111,7 @@ def _edge_refusal() -> Column:
     """The reasons that dropped an edge, empty if it survives.
 
     A late end leaves its start open, for a later end to close. An end at the (moved) start of its event leaves an
-    empty lifetime: both rows are cancelled.
+    empty lifetime: both rows are cancelled (I13).
     """
     is_end = F.col(KIND) == END
     return (
@@ -149,7 +150,7 @@ def _members(
 
 
 def _limit(job: Job, lifetimes: DataFrame, ctis: DataFrame) -> DataFrame | None:
-    """How far windows go, as at most one row of LIMIT_US; None where lifetimes themselves say how far.
+    """How far windows go (I17), as at most one row of LIMIT_US; None where lifetimes themselves bound that.
 
     ``hold``: the least last CTI of the inputs, no row if one of them never had a CTI. ``flush``: the largest finite
     endpoint of what counts, or CTI, if it is larger; only windows on a grid over edges that stay open ask for it.

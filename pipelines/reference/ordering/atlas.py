@@ -4,15 +4,15 @@ With ``E`` the greatest event time a partition has seen and ``P`` its greatest p
 punctuation is every partition's):
 
 - The partition's watermark is ``max(E, P)``; the input's is the least over all its partitions, and there is none until
-  each has been heard. Lateness is not part of it.
+  each has been heard. Lateness is not part of it (A3). Idle closes are punctuations of the log (A10).
 - The partition lets windows close up to ``max(E - lateness, P)``; a window is closed once ``end`` is at or before the
-  least of these over all partitions, as it was before the document came.
-- Grid windows: a document misses those of its windows that are closed. All missed: dropped; some: ``partial``.
-- Sessions: a document is late iff it lies before the watermark and fits no open session, whatever the lateness.
+  least of these over all partitions, as it was before the document came (A4).
+- Grid windows: a document misses those of its windows that are closed. All missed: dropped; some: ``partial`` (A5).
+- Sessions: a document is late iff it is before the watermark and fits no open session, whatever the lateness (A8).
 
 With boundary ``processing_time`` a document counts at its arrival time, windows close as the clock, the latest arrival
-of any row, reaches their end, and nothing can be late; the watermark is kept all the same.
-A document that ``where`` removes is judged like any other, and never joins a session.
+of any row, reaches their end, and nothing can be late; the watermark is kept all the same (A9).
+A document that ``where`` removes is judged like any other, and never joins a session (G2).
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Processor:
         self._pass_time(event)
 
     def step(self, event: Event) -> Fate:
-        """The fate of the next document; moves the watermark after judging."""
+        """The fate of the next document, which no policy moves (A1, A2); raises the watermark after judging."""
         if event.event_time_us is None:
             fate = event.fate(verdict="dropped", reasons=("invalid_time",))
             self._pass_time(event)
@@ -175,7 +175,7 @@ class Processor:
 
 
 def order(job: Job, log: Sequence[Event], initial_states: InitialStates | None = None) -> Ordered:
-    """Every document's fate, input by input and in arrival order, and what the product would have dead-lettered."""
+    """Every document's fate, input by input and in arrival order, and its dead letters (A11)."""
     processors = {part.name: _processor(job, part.name, log, initial_states) for part in job.inputs}
     fates: list[Fate] = []
     letters: list[tuple[Event, Fate, str, str]] = []
@@ -204,7 +204,7 @@ def order(job: Job, log: Sequence[Event], initial_states: InitialStates | None =
 
 
 def _closed_at_end_us(processor: Processor, initial_state: InitialState | None) -> int | None:
-    """Windows that end here or before are closed when the log ends, whether its end was read or not."""
+    """Windows that end here or before are closed when the log ends (A12), whether its end was read or not."""
     if initial_state is None:
         return processor.closed_until_us()
     if processor.by_clock:

@@ -2,14 +2,14 @@
 
 Per event, with ``a`` its arrival time and ``ts`` its event time; every comparison is strict on the bad side:
 
-1. ``ts`` null: dropped, ``invalid_time``. A value of ``over`` null: dropped, ``invalid_key``.
-2. ``ts > a + early``: dropped as ``early`` whatever the action; the timeline does not see it.
-3. ``ts < a - late``: ``late``; it counts at ``t = a - late``, or is dropped. Else ``t = ts``.
-4. ``t < M - out_of_order``: ``out_of_order``; it counts at that bound, or is dropped.
-5. ``M = max(M, t)``, also for events dropped in 3 and 4: such an event lies below what any later one may have.
+1. ``ts`` null: dropped, ``invalid_time`` (G7). A value of ``over`` null: dropped, ``invalid_key`` (S1).
+2. ``ts > a + early``: dropped as ``early`` whatever the action; the timeline does not see it (S2).
+3. ``ts < a - late``: ``late``; it counts at ``t = a - late``, or is dropped. Else ``t = ts`` (S3).
+4. ``t < M - out_of_order``: ``out_of_order``; it counts at that bound, or is dropped (S4).
+5. ``M = max(M, t)``, also for events dropped in 3 and 4: such an event is below what any later one may have (S5).
 
-A timeline, which owns one ``M``, is an input partition, and with ``over`` one key tuple inside it. Without
-``timestamp_by`` events count when they arrive: no policy applies, and there is no watermark.
+A timeline, which owns one ``M``, is an input partition, and with ``over`` one key tuple inside it (S6). Without
+``timestamp_by`` events count when they arrive: no policy applies, and there is no watermark (S8).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Timeline:
 
 
 def _watermark_us(ordering: StreamAnalyticsOrdering, arrival_us: int, latest_us: int | None) -> int | None:
-    """``max(M, arrival - late) - out_of_order``: normalised so that it does not depend on where reading began."""
+    """``max(M, arrival - late) - out_of_order``: it does not depend on where reading began (S7)."""
     late_us = ordering.late_arrival_us
     known = [] if latest_us is None else [latest_us]
     known += [] if late_us is None else [arrival_us - late_us]
@@ -138,7 +138,7 @@ def _fate(job: Job, event: Event, timelines: Timelines) -> Fate:
 
 
 class SettledWindows:
-    """Which windows the watermarks had passed when the log ended.
+    """Which windows the watermarks had passed when the log ended (S15).
 
     Rule: a window is emitted iff its end is strictly below the least ``M - out_of_order`` of all partitions of all
     inputs that the query reads; a partition known to exist and not heard holds everything. With ``over`` the timelines

@@ -2,17 +2,17 @@
 
 With ``C`` the current CTI of the input, one for the whole input in arrival order:
 
-- An item violates iff its sync time is before ``C`` (strict). Sync time is the start; of an end edge, the end.
+- An item violates iff its sync time is before ``C`` (strict). Sync time is the start; of an end edge, the end (I3).
 - Points, intervals and start edges are counted as they are received, dropped ones too; end edges and items without a
   usable time are not. Every N-th, or each whose start lies T or more after the start that triggered before (the first
-  triggers), issues the CTI ``its own start - delay``, after itself.
+  triggers), issues the CTI ``its own start - delay``, after itself (I4, I5, I6).
 - Punctuations are CTIs that the source enqueued. CTIs of the input named by ``import_from`` are taken over, those that
   it imports too, where they stand in the arrival order of both; at the very place of an own row the imported CTI acts
-  first. Neither kind counts towards N or resets T.
-- ``C`` is the greatest of all: a lower CTI does nothing.
+  first. Neither kind counts towards N or resets T (I7).
+- ``C`` is the greatest of all: a lower CTI does nothing (I8).
 
-Drop removes violating items. Adjust moves intervals and start edges that reach beyond ``C`` to start there; what ends
-at or before ``C`` is dropped, points therefore, and so are late end edges: their start edge then stays open.
+Drop removes violating items (I9). Adjust moves intervals and start edges that reach beyond ``C`` to start there; what
+ends at or before ``C`` is dropped (I10), so points are, and late end edges too: their start edge then stays open (I11).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Issued = tuple[Event, int]
 
 
 def kind_of(part: Input, event: Event) -> Kind | None:
-    """What the item is; None where its times or its edge kind cannot be used.
+    """What the item is (I1); None where its times or its edge kind cannot be used (I2).
 
     An interval must end after its start; an end edge at or after it, and equal means that the event never was.
     """
@@ -144,6 +144,7 @@ class Stream:
             self.opened.setdefault((start_us, item.event.match), deque()).append(item)
 
     def _end(self, item: Item) -> None:
+        """The item closes the oldest start edge that it matches (I12), or cancels it (I13)."""
         end_us = item.event.end_us
         assert end_us is not None
         waiting = self.opened.get((item.event.event_time_us, item.event.match))

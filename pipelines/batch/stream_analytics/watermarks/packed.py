@@ -31,12 +31,12 @@ from pipelines.batch.columns import (
     TIME_US,
     VERDICT_COLUMNS,
 )
-from pipelines.batch.normalise import quoted
 from pipelines.batch.spark.local_rows import local_frame
 from pipelines.batch.stream_analytics.input_events import InputEvents
 from pipelines.batch.stream_analytics.policy import is_exception, is_settled, with_verdict
 from pipelines.batch.stream_analytics.watermarks.statistics import LogStatistics
 from pipelines.batch.stream_analytics.watermarks.task_ranges import TIMELINE_NUMBER, TaskRanges, arrived
+from pipelines.core.expressions import quoted
 
 _PLACE = "__place"
 _WEIGHT = "__weight"
