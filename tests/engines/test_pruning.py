@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 
 from pipelines.core.model import EVERYTHING, OutputRange
 from pipelines.core.time import parse_instant
+from pipelines.core.verdicts import VERDICT_FIELDS
 from pipelines.ingest.batch import ingest
 from pipelines.job.load import parse_job
 from pipelines.lakehouse import runs
@@ -109,7 +110,7 @@ def test_a_day_of_a_year_opens_the_files_of_its_days_and_the_ledger_says_so(
     assert run["files_planned"] == run["files_read"] == {"arrivals/cars": 3}
     assert run["bytes_planned"] == run["bytes_read"] == summary.found.bytes_read
     assert run["scans"] == summary.found.scans
-    assert (run["warnings"], summary.found.warnings) == ([], ())
+    assert (run["warnings"], summary.found.warnings) == ([], [])
 
 
 def test_a_log_ten_times_as_long_gives_the_same_day_from_the_same_files(
@@ -139,7 +140,7 @@ def test_much_data_goes_spark_s_own_way_to_the_same_rows_and_the_same_files(
     inside = OutputRange(T("2026-07-09T12:00:00Z"), T("2026-07-10T12:30:00Z"))
     for output in (DAY_OF_YEAR, inside, DAY_OF_YEAR):
         summary = replay(JOB, output, lakehouse, spark=spark)
-        assert summary.found.warnings == ()
+        assert summary.found.warnings == []
     assert summary.plan.reads[0].paths == ()
     assert (summary.found.files_read, summary.found.bytes_read) == (
         day_of_year[1].found.files_read,
@@ -153,7 +154,7 @@ def test_much_data_goes_spark_s_own_way_to_the_same_rows_and_the_same_files(
     monkeypatch.undo()
     # what Spark wrote is replaced without it, and the other way round
     again = replay(JOB, inside, lakehouse, spark=spark)
-    assert again.found.warnings == ()
+    assert again.found.warnings == []
     days = [row for row in _rows(lakehouse, "windows") if row["window_end"] >= "2026-07-10T00:00:00Z"]
     assert days == _rows(day_of_year[0], "windows")
 
@@ -183,15 +184,16 @@ def test_a_pass_made_before_anything_is_decided_counts_as_a_scan(
         day_of_year[1].found.bytes_read,
     )
     assert summary.output_fingerprint == day_of_year[1].output_fingerprint
-    assert summary.found.warnings == ()
+    assert summary.found.warnings == []
     assert spark.conf.get("spark.sql.maxMetadataStringLength") == usual
 
 
 def test_every_type_of_column_is_written_alike_with_and_without_spark(spark: SparkSession, tmp_path: Path) -> None:
+    from pipelines.batch.engine import Result
     from pipelines.lakehouse.layout import WINDOWS
-    from pipelines.replay.collect import collect_fingerprinted, take
+    from pipelines.replay.collect import computed
     from pipelines.replay.fingerprint import fingerprint
-    from pipelines.replay.write import replace_range, with_day
+    from pipelines.replay.write import replace_range
 
     frame = spark.sql(
         """
@@ -205,13 +207,16 @@ def test_every_type_of_column_is_written_alike_with_and_without_spark(spark: Spa
         """
     )
     lakehouse = Lakehouse.at(tmp_path)
-    taken, found = collect_fingerprinted(frame, WINDOWS)
-    assert found == fingerprint(frame).fingerprint
-    assert take(frame, WINDOWS).rows.drop_columns(["x"]).equals(taken.rows.drop_columns(["x"]))
-    for name, rows in (("windows/with", with_day(frame, WINDOWS)), ("windows/without", taken.rows)):
-        for output in (EVERYTHING, DAY_OF_YEAR):
-            replace_range(rows, lakehouse, name, WINDOWS, output, {"of": str(output)})
-    tables = [spark.read.format("delta").load(lakehouse.uri(name)) for name in ("windows/with", "windows/without")]
+    verdicts = spark.createDataFrame([], ", ".join(f"{name} {kind}" for name, kind in VERDICT_FIELDS))
+    result = Result(verdicts, frame, None, {}, ())
+    found = fingerprint(frame).fingerprint
+    for writer in ("spark", "driver"):
+        with computed(JOB, result, writer) as results:
+            assert (results.fingerprint, results.rows[f"windows/{JOB.name}"]) == (found, 3)
+            for output in (EVERYTHING, DAY_OF_YEAR):
+                rows = results.tables[f"windows/{JOB.name}"]
+                replace_range(rows, lakehouse, f"windows/{writer}", WINDOWS, output, {"of": str(output)})
+    tables = [spark.read.format("delta").load(lakehouse.uri(name)) for name in ("windows/spark", "windows/driver")]
     assert tables[0].schema == tables[1].schema
     assert [fingerprint(table.drop("output_date")).fingerprint for table in tables] == [found, found]
 
@@ -245,10 +250,10 @@ def test_a_hundred_batches_give_what_one_gives_from_as_few_files(spark: SparkSes
     whole, parts = (replay(JOB, first, lakehouse, spark=spark) for lakehouse in (one, many))
     assert parts.output_fingerprint == whole.output_fingerprint
     assert _rows(many, "verdicts") == _rows(one, "verdicts")
-    assert (whole.files_read, parts.files_read) == ({"arrivals/cars": 1}, {"arrivals/cars": 1})
+    assert (whole.found.files_read, parts.found.files_read) == ({"arrivals/cars": 1}, {"arrivals/cars": 1})
     everything = replay(JOB, EVERYTHING, many, spark=spark)
     assert everything.output_fingerprint == replay(JOB, EVERYTHING, one, spark=spark).output_fingerprint
-    assert everything.files_read["arrivals/cars"] <= 17
+    assert everything.found.files_read["arrivals/cars"] <= 17
 
 
 def test_the_live_run_passes_over_compaction(spark: SparkSession, tmp_path: Path) -> None:
@@ -284,7 +289,7 @@ def test_an_hour_of_a_big_day_reads_the_pages_of_that_hour(spark: SparkSession, 
     ingest(JOB, "cars", [tmp_path / "day.parquet"], tmp_path / "house")
     assert len(DeltaTable(tmp_path / "house" / "arrivals" / "cars").file_uris()) == 1
     plan = make_plan(JOB, OutputRange(T("2026-01-01T12:00:00Z"), T("2026-01-01T13:00:00Z")), tmp_path / "house")
-    frame = read_arrivals(spark, Lakehouse.at(tmp_path / "house"), plan.reads[0], JOB.inputs[0], plan.read)
+    frame = read_arrivals(spark, JOB, plan, Lakehouse.at(tmp_path / "house"))["cars"]
     assert len(frame.collect()) < 30_000
     leaf = frame._jdf.queryExecution().executedPlan().collectLeaves().head()
     pushed = leaf.metadata().apply("PushedFilters")
