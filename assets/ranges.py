@@ -5,8 +5,9 @@ from datetime import date
 
 import dagster as dg
 
+from pipelines.core.intervals import days_of
 from pipelines.core.model import EVERYTHING, OutputRange
-from pipelines.core.time import DAY, from_datetime, parse_instant, to_datetime
+from pipelines.core.time import DAY, from_datetime, parse_instant
 
 _PARTITION = "dagster/partition"
 RANGE_START_TAG = "dagster/asset_partition_range_start"
@@ -37,11 +38,8 @@ def days_of_tags(tags: Mapping[str, str]) -> OutputRange | None:
 
 def days_in(output: OutputRange) -> Iterator[tuple[str, OutputRange]]:
     """Every UTC day that ``output`` touches: its partition key, and the part of ``output`` in it."""
-    assert output.from_us is not None
-    assert output.to_us is not None
-    for day_us in range(output.from_us // DAY * DAY, output.to_us, DAY):
-        part = OutputRange(max(day_us, output.from_us), min(day_us + DAY, output.to_us))
-        yield key_of(to_datetime(day_us).date()), part
+    for day, part in days_of(output):
+        yield key_of(day), part
 
 
 def key_of(day: date) -> str:

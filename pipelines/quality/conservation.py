@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from pipelines.core.intervals import inside, outside
 from pipelines.core.model import EVERYTHING, Job, OutputRange
-from pipelines.core.time import MAX_INSTANT_US, MIN_INSTANT_US, format_instant, from_datetime
+from pipelines.core.time import format_instant, from_datetime
 from pipelines.lakehouse.layout import ARRIVALS, arrivals_table, verdicts_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import SUCCEEDED, runs_of
@@ -94,13 +95,13 @@ def shares(runs: Sequence[Mapping[str, Any]], output: OutputRange) -> tuple[list
             continue
         ends = [None if run[name] is None else from_datetime(run[name]) for name in ("output_from", "output_to")]
         wrote = OutputRange(*ends)
-        left = [part for piece in free if (part := common(piece, wrote)) is not None]
-        owns = tuple(part for piece in left if (part := common(piece, output)) is not None)
+        left = inside(free, wrote)
+        owns = tuple(inside(left, output))
         if owns:
             names = ("counts_by_verdict", "versions_read", "versions_written", "rows_written")
             found.append(Share(run["run_id"], wrote, owns, left == [wrote], *(dict(run[name] or {}) for name in names)))
-        free = [rest for piece in free for rest in without(piece, wrote)]
-    return found, [part for piece in free if (part := common(piece, output)) is not None]
+        free = outside(free, wrote)
+    return found, inside(free, output)
 
 
 def _whole_problems(job: Job, whole: Sequence[Share], events: DataFrame, verdicts: DataFrame) -> list[str]:
@@ -222,28 +223,3 @@ def _told(part: OutputRange) -> str:
     begin = "the beginning" if part.from_us is None else format_instant(part.from_us)
     end = "the end" if part.to_us is None else format_instant(part.to_us)
     return f"[{begin}, {end})"
-
-
-def _bounds(part: OutputRange) -> tuple[int, int]:
-    """The range with its open ends closed by instants that no row has or passes."""
-    begin = MIN_INSTANT_US if part.from_us is None else part.from_us
-    return begin, MAX_INSTANT_US + 1 if part.to_us is None else part.to_us
-
-
-def _range(begin_us: int, end_us: int) -> OutputRange:
-    return OutputRange(None if begin_us <= MIN_INSTANT_US else begin_us, None if end_us > MAX_INSTANT_US else end_us)
-
-
-def common(one: OutputRange, other: OutputRange) -> OutputRange | None:
-    """What lies in both; None if nothing does."""
-    begin_us = max(_bounds(one)[0], _bounds(other)[0])
-    end_us = min(_bounds(one)[1], _bounds(other)[1])
-    return _range(begin_us, end_us) if begin_us < end_us else None
-
-
-def without(one: OutputRange, other: OutputRange) -> list[OutputRange]:
-    """What of ``one`` does not lie in ``other``."""
-    begin_us, end_us = _bounds(one)
-    cut_begin_us, cut_end_us = _bounds(other)
-    pieces = [(begin_us, min(end_us, cut_begin_us)), (max(begin_us, cut_end_us), end_us)]
-    return [_range(*piece) for piece in pieces if piece[0] < piece[1]]

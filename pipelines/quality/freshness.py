@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipelines.core.intervals import days_of, inside
 from pipelines.core.model import Job, OutputRange
 from pipelines.core.time import DAY, MILLISECOND, day_of, format_instant, from_datetime, to_datetime
 from pipelines.lakehouse.arrival_log import log_files
@@ -25,7 +26,7 @@ from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import runs_of
 from pipelines.lakehouse.schema import TIMESTAMP
 from pipelines.plan.read_range import look_back, reach_of
-from pipelines.quality.conservation import Share, common, shares
+from pipelines.quality.conservation import Share, shares
 from pipelines.replay.builder import LogReads
 
 ALIVE_US = DAY
@@ -199,17 +200,7 @@ def _sentence(what: str, held: Sequence[Change]) -> str:
 
 def _days(share: Share, span: OutputRange) -> list[tuple[date, OutputRange]]:
     """The days that a run wrote last, each with the part of it that this run wrote."""
-    found = []
-    for own in share.owns:
-        part = common(own, span)
-        if part is None:
-            continue
-        assert part.from_us is not None
-        assert part.to_us is not None
-        for day_us in range(part.from_us // DAY * DAY, part.to_us, DAY):
-            piece = OutputRange(max(day_us, part.from_us), min(day_us + DAY, part.to_us))
-            found.append((to_datetime(day_us).date(), piece))
-    return found
+    return [day for part in inside(share.owns, span) for day in days_of(part)]
 
 
 def _span(lakehouse: Lakehouse, job: Job) -> OutputRange | None:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from pipelines.core.intervals import inside, outside
 from pipelines.core.model import EVERYTHING, OutputRange
 from pipelines.core.time import from_datetime
 from pipelines.lakehouse.runs import ABANDONED, FAILED, RUNNING, SUCCEEDED
-from pipelines.quality.conservation import common, without
 
 End = Literal["killed", "failed", "done", "left_alone"]
 """How a run ended: its process is gone, an error was raised, its output stands or is in the making, or a person stopped
@@ -45,9 +45,9 @@ def losses(deeds: Iterable[Deed]) -> list[Loss]:
     found = []
     for deed in sorted(deeds, key=lambda deed: (deed.at_us, deed.run), reverse=True):
         if deed.end in ("killed", "failed"):
-            pieces = [part for piece in free if (part := common(piece, deed.output)) is not None]
+            pieces = inside(free, deed.output)
             found += [Loss(part, deed) for part in sorted(pieces, key=_begin)]
-        free = [rest for piece in free for rest in without(piece, deed.output)]
+        free = outside(free, deed.output)
     return found
 
 

@@ -1,0 +1,52 @@
+"""The algebra of half-open ranges ``[from, to)`` of instants, whose ends may be open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import date
+
+from pipelines.core.model import OutputRange
+from pipelines.core.time import DAY, MAX_INSTANT_US, MIN_INSTANT_US, to_datetime
+
+
+def common(one: OutputRange, other: OutputRange) -> OutputRange | None:
+    """What is in both; None if nothing is."""
+    from_us = max(_bounds(one)[0], _bounds(other)[0])
+    to_us = min(_bounds(one)[1], _bounds(other)[1])
+    return _range(from_us, to_us) if from_us < to_us else None
+
+
+def inside(ranges: Iterable[OutputRange], other: OutputRange) -> list[OutputRange]:
+    """The parts of ``ranges`` that are in ``other``."""
+    return [part for one in ranges if (part := common(one, other)) is not None]
+
+
+def outside(ranges: Iterable[OutputRange], other: OutputRange) -> list[OutputRange]:
+    """The parts of ``ranges`` that are not in ``other``."""
+    cut_from_us, cut_to_us = _bounds(other)
+    found = []
+    for one in ranges:
+        from_us, to_us = _bounds(one)
+        for first_us, last_us in ((from_us, min(to_us, cut_from_us)), (max(from_us, cut_to_us), to_us)):
+            if first_us < last_us:
+                found.append(_range(first_us, last_us))
+    return found
+
+
+def days_of(output: OutputRange) -> Iterator[tuple[date, OutputRange]]:
+    """Every UTC day that ``output`` touches, with the part of ``output`` in it; both ends must be given."""
+    assert output.from_us is not None, "an open range has no first day"
+    assert output.to_us is not None, "an open range has no last day"
+    for day_us in range(output.from_us // DAY * DAY, output.to_us, DAY):
+        part = OutputRange(max(day_us, output.from_us), min(day_us + DAY, output.to_us))
+        yield to_datetime(day_us).date(), part
+
+
+def _bounds(one: OutputRange) -> tuple[int, int]:
+    """The range with its open ends closed by instants that no row has or passes."""
+    from_us = MIN_INSTANT_US if one.from_us is None else one.from_us
+    return from_us, MAX_INSTANT_US + 1 if one.to_us is None else one.to_us
+
+
+def _range(from_us: int, to_us: int) -> OutputRange:
+    return OutputRange(None if from_us <= MIN_INSTANT_US else from_us, None if to_us > MAX_INSTANT_US else to_us)
