@@ -26,6 +26,7 @@ from pipelines.core.model import (
     StreamAnalyticsOrdering,
     StreamInsightOrdering,
 )
+from pipelines.plan.read_range import look_back
 from pipelines.reference.aggregates import exact_sum
 from pipelines.reference.engine import run
 from pipelines.reference.events import Row
@@ -277,6 +278,22 @@ def timeout_sessions(window, times):
 def test_sessions_are_those_of_a_walk_through_time(given_sessions):
     window, times = given_sessions
     assert timeout_sessions(window, times) == walked(times, window.timeout_us, window.max_duration_us)
+
+
+@settings(quick, max_examples=1000)
+@given(sessions_and_times(), st.integers(-10, 120), st.integers(1, 30), st.lists(st.integers(0, 30), max_size=4))
+def test_sessions_of_a_range_are_the_same_whatever_counts_before_their_look_back_and_after_the_range(
+    given_sessions, begin, length, others
+):
+    window, times = given_sessions
+    end, back = begin + length, begin - look_back(window)
+    read = [time for time in times if back < time < end]
+    wrong = [back - other for other in others[:2]] + [end + other for other in others[2:]]
+
+    def in_range(sessions):
+        return [one for one in sessions if begin <= one[1] < end]
+
+    assert in_range(timeout_sessions(window, read + wrong)) == in_range(timeout_sessions(window, times))
 
 
 @quick
