@@ -122,8 +122,12 @@ def test_a_window_without_events_says_who_would_have_been_in_it(tmp_path: Path) 
     assert [event["id"] for event in told["kept_out"]] == ["cars/0/0"]  # type: ignore[attr-defined]
 
 
-def test_every_event_is_among_the_events_of_each_window_it_says_it_counts_in(tmp_path: Path) -> None:
-    job = parse_job(_CARS.replace("{tumbling: {size: 10m}}", "{hopping: {size: 20m, hop: 5m}}"))
+@pytest.mark.parametrize(
+    "window",
+    ["{hopping: {size: 20m, hop: 5m}}", "{session: {timeout: 5m, max_duration: 2m, partition_by: [booth]}}"],
+)
+def test_every_event_is_among_the_events_of_each_window_it_says_it_counts_in(tmp_path: Path, window: str) -> None:
+    job = parse_job(_CARS.replace("{tumbling: {size: 10m}}", window))
     rng = random.Random(3)
     records, arrival = [], dt.datetime(2026, 1, 1, 12)
     for sequence in range(40):
@@ -143,6 +147,17 @@ def test_every_event_is_among_the_events_of_each_window_it_says_it_counts_in(tmp
         (window,) = why_window(job, T(end), {"booth": booth}, lakehouse).as_dict()["windows"]  # type: ignore[misc]
         assert {event["id"] for event in window["events"]} == names
         assert window["n"] == len(names)
+
+
+def test_the_first_event_of_a_session_happened_in_it(tmp_path: Path) -> None:
+    job = parse_job(_CARS.replace("{tumbling: {size: 10m}}", "{session: {timeout: 5m, max_duration: 10m}}"))
+    log = [_record(0, "12:07", "12:07"), _record(1, "12:12", "12:12"), _record(2, "12:17", "12:17")]
+    log += [_record(3, "12:22", "12:22"), _record(4, "12:29", "12:16")]
+    story = why_window(job, T("2026-01-01T12:20:00Z"), {"booth": "a"}, _lakehouse(tmp_path, job, log))
+    (window,) = story.as_dict()["windows"]  # type: ignore[misc]
+    assert (window["window_start"], window["n"]) == ("2026-01-01T12:07:00Z", 3)
+    assert window["moved_in"] == []
+    assert [event["id"] for event in window["kept_out"]] == ["cars/0/4"]
 
 
 _ATLAS = """
