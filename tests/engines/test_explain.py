@@ -181,6 +181,13 @@ def test_a_late_document_names_the_punctuation_that_closed_its_window(tmp_path: 
     assert "punctuation cars/all/0" in told["watermark"]["says"]  # type: ignore[index]
 
 
+def test_a_document_at_the_end_of_a_window_did_not_happen_in_it(tmp_path: Path) -> None:
+    job = parse_job(_ATLAS)
+    lakehouse = _lakehouse(tmp_path, job, [_record(0, "12:01", "12:01"), _record(1, "12:05", "12:05")])
+    (window,) = why_window(job, T("2026-01-01T12:05:00Z"), {}, lakehouse).as_dict()["windows"]  # type: ignore[misc]
+    assert (window["n"], window["kept_out"]) == (1, [])
+
+
 def test_a_violating_event_names_the_event_that_issued_the_current_time(tmp_path: Path) -> None:
     job = parse_job(
         _ATLAS.replace("atlas", "stream_insight").replace(

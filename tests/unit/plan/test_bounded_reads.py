@@ -227,7 +227,7 @@ def test_an_atlas_document_is_late_or_not_by_the_session_it_fits_which_is_read()
 TIMEOUTS = job(
     "stream_analytics",
     "{session: {timeout: 5m, max_duration: 10m}}",
-    "{early_arrival: off, late_arrival: unbounded, out_of_order: 30d}",
+    "{early_arrival: off, late_arrival: unbounded, out_of_order: 30d, action: drop}",
     ", partitions: 1",
 )
 
@@ -246,11 +246,21 @@ def test_a_session_range_reads_what_can_decide_about_its_first_session_however_e
     assert (carried(TIMEOUTS, arrivals, 0, HOUR) == whole) == (time != 1)
 
 
+def test_a_session_range_reads_to_the_last_event_that_counts_before_its_end() -> None:
+    # a timeout apart, so the second one extends the session beyond the range; at its end it comes too late for that
+    for time, last in ((HOUR - 1, 2 * HOUR), (HOUR, -1)):
+        arrivals = log((0, HOUR - 5 * MINUTE - 1), (3 * HOUR, time), (4 * HOUR, 31 * 24 * HOUR))
+        assert last_read(TIMEOUTS, arrivals) == last
+        whole = run(TIMEOUTS, arrivals, RANGE)
+        assert [row.window_end_us - NOON for row in whole.windows] == [HOUR - 1] * (last == -1)
+        assert as_planned(TIMEOUTS, arrivals) == whole
+
+
 def test_a_session_range_is_final_once_every_watermark_has_passed_it() -> None:
-    arrivals = log((0, HOUR - 5 * MINUTE - 1), (HOUR, HOUR - 1), (2 * HOUR, 31 * 24 * HOUR), (3 * HOUR, HOUR - 1))
-    assert last_read(TIMEOUTS, arrivals) == 0
-    assert planned(TIMEOUTS, arrivals[:2]).unsettled is not None
-    assert planned(TIMEOUTS, arrivals).unsettled is None
+    arrivals = log((0, HOUR - 5 * MINUTE - 1), (HOUR, 31 * 24 * HOUR), (3 * HOUR, HOUR - 1))
+    assert last_read(TIMEOUTS, arrivals) == -1
+    assert planned(TIMEOUTS, arrivals[:1]).unsettled is not None
+    assert planned(TIMEOUTS, arrivals[:2]).unsettled is None
     assert as_planned(TIMEOUTS, arrivals) == run(TIMEOUTS, arrivals, RANGE)
 
 
