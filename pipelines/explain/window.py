@@ -8,11 +8,24 @@ from pathlib import Path
 
 from pipelines.core.errors import UsageError, did_you_mean
 from pipelines.core.expressions import plain_column, read
-from pipelines.core.model import AnyOf, Arrival, Fate, Grid, Input, Job, OutputRange, Sliding, output_name
+from pipelines.core.model import (
+    Arrival,
+    Fate,
+    Grid,
+    Input,
+    Job,
+    OutputRange,
+    Session,
+    Sliding,
+    Snapshot,
+    Window,
+    output_name,
+)
 from pipelines.core.time import DAY, format_instant
 from pipelines.explain.event import fate_as_dict, live_sentence
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import plain
+from pipelines.plan.read_range import members_of
 from pipelines.recompute.keys import key_names
 from pipelines.recompute.naming import event_id
 from pipelines.recompute.recomputation import RecomputedRange, Scene, matches, shown_row
@@ -102,15 +115,17 @@ def why_window(job: Job, end_us: int, keys: Mapping[str, str], lakehouse: str | 
 
 def _window(recomputation: Scene, recomputed: RecomputedRange, made: Made) -> tuple[dict[str, object], list[str]]:
     job, row = recomputation.job, made.row
-    span = (_us(row["window_start"]), _us(row["window_end"]))
+    window = next(one for window_id, one in members_of(job.query.window) if window_id == row["window_id"])
+    bounds = _us(row["window_start"]), _us(row["window_end"])
+    span = _instants(job, window, *bounds)
     members = [_told(recomputed, recomputed.arrivals[place]) for place in made.members]
     inside = {event_id(told.one) for told in members}
-    moved_in = [told for told in members if not _holds(job, span, told.fate.event_time_us)]
+    moved_in = [told for told in members if not _happened(told, span)]
     keys = {name: _text(row[name]) for name in key_names(job)[3:]}
     kept_out, kept_out_said = _kept_out(recomputation, recomputed, [span], keys, inside)
     names = [one.name for one in job.query.aggregates]
     values = ", ".join(f"{name} {shown_row(row)[name]}" for name in names)
-    begin, end = format_instant(span[0]), format_instant(span[1])
+    begin, end = map(format_instant, bounds)
     sentences = [f"The window from {begin} to {end}{_keys_words(keys)} has {values}, from {len(members)} event(s):"]
     sentences += _list(members)
     if moved_in:
@@ -122,12 +137,12 @@ def _window(recomputation: Scene, recomputed: RecomputedRange, made: Made) -> tu
         "moved_in": [event_id(told.one) for told in moved_in],
         "kept_out": [told.as_dict() for told in kept_out],
     }
-    live = recomputation.live_windows(span[1])
+    live = recomputation.live_windows(bounds[1])
     if live is not None:
         mine = [one for one in live if matches(one, row, key_names(job))]
         data["stream"] = [shown_row(one) for one in mine]
         sentences.append(live_sentence(job, row, mine, [name for name in names if mine and name in mine[0]]))
-    causes = [one for one in recomputation.reconciled(span[1]) or [] if matches(one, row, key_names(job))]
+    causes = [one for one in recomputation.reconciled(bounds[1]) or [] if matches(one, row, key_names(job))]
     if causes:
         data["reconciliation"] = {name: plain(causes[0][name]) for name in ("status", "cause", "evidence")}
         sentences.append(f"The last reconciliation calls it {causes[0]['status']}, cause {causes[0]['cause']}.")
@@ -145,8 +160,8 @@ def _kept_out(
     found: dict[str, Told] = {}
     for told in _near_and_far(recomputation, recomputed, spans):
         name = event_id(told.one)
-        held = any(_holds(recomputation.job, span, told.fate.event_time_us) for span in spans)
-        if held and name not in inside and name not in found and _of_group(recomputation, told.one, keys):
+        happened = any(_happened(told, span) for span in spans)
+        if happened and name not in inside and name not in found and _of_group(recomputation, told.one, keys):
             found[name] = told
     kept_out = sorted(found.values(), key=lambda told: place_of(told.one))
     if not kept_out:
@@ -205,20 +220,25 @@ def _sources(job: Job) -> list[Input]:
     return [job.input(name) for name in names]
 
 
-def _holds(job: Job, span: tuple[int, int], time_us: int | None) -> bool:
-    """Does an event of that time belong to the window, left to itself?"""
-    if time_us is None:
-        return False
+def _happened(told: Told, span: tuple[int, int]) -> bool:
+    """Whether the event's own time is one of these instants."""
+    time_us = told.fate.event_time_us
+    return time_us is not None and span[0] <= time_us <= span[1]
+
+
+def _instants(job: Job, window: Window, start_us: int, end_us: int) -> tuple[int, int]:
+    """The first and the last instant of a window of ``job`` from ``start_us`` to ``end_us``."""
     if job.profile != "stream_analytics":
-        return span[0] <= time_us < span[1]
-    return span[0] < time_us <= span[1] or span[0] == span[1] == time_us
+        return start_us, end_us - 1
+    # these start with their first event, all others after their start
+    starts_with_event = isinstance(window, Session | Snapshot)
+    return start_us if starts_with_event else start_us + 1, end_us
 
 
 def _spans(job: Job, end_us: int) -> list[tuple[int, int]]:
-    """The windows that end there by their shape alone, where the shape says it."""
-    window = job.query.window
-    members = [member for _, member in window.members] if isinstance(window, AnyOf) else [window]
-    return [(end_us - one.size_us, end_us) for one in members if isinstance(one, (Grid, Sliding))]
+    """The instants of the windows that end there by their shape alone, where the shape gives them."""
+    windows = [one for _, one in members_of(job.query.window) if isinstance(one, (Grid, Sliding))]
+    return [_instants(job, one, end_us - one.size_us, end_us) for one in windows]
 
 
 def _of_group(recomputation: Scene, one: Arrival, keys: Mapping[str, str]) -> bool:

@@ -2,16 +2,13 @@
 
 Cost: :meth:`LogHistory.summary` reads what is kept and passes over the days that are not (see
 :mod:`pipelines.lakehouse.cache.summaries`); :meth:`LogHistory.first_arrival_above` reads two columns of the files whose
-statistics do not rule them out; :meth:`LogHistory.pause` reads arrival times day by day, backwards, until it has found
-the pause.
+statistics do not rule them out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
@@ -21,8 +18,6 @@ from pipelines.core.time import to_datetime
 from pipelines.lakehouse.cache.summaries import Summed, summed
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.plan.initial_state import Summary, summary_key_of
-
-Instants = npt.NDArray[np.int64]
 
 
 class LogHistory:
@@ -64,30 +59,6 @@ class LogHistory:
         found = dataset.to_table(columns=["arrival_time"], filter=condition)["arrival_time"]
         earliest = pc.min(found.cast(pa.int64())).as_py()
         return None if earliest is None else int(earliest)
-
-    def pause(self, input_names: Sequence[str], longer_than_us: int, before_us: int) -> int | None:
-        """See :class:`pipelines.plan.read_range.History`."""
-        after_us: int | None = None
-        for arrivals in self._days_backwards(input_names):
-            merged = arrivals if after_us is None else np.append(arrivals, after_us)
-            wide = np.flatnonzero((np.diff(merged) > longer_than_us) & (merged[:-1] < before_us))
-            if len(wide):
-                return int(merged[wide[-1] + 1])
-            after_us = int(merged[0])
-        return None
-
-    def _days_backwards(self, input_names: Sequence[str]) -> Iterator[Instants]:
-        """The arrival times of each day that has any, sorted, the last day first."""
-        datasets = [self._tables[name].to_pyarrow_dataset() for name in input_names]
-        days = set()
-        for name in input_names:
-            actions = pa.table(self._tables[name].get_add_actions(flatten=True))
-            days |= set(actions["partition.arrival_date"].to_pylist())
-        for day in sorted(days, reverse=True):
-            condition = pc.field("arrival_date") == pa.scalar(day, pa.date32())
-            parts = [one.to_table(columns=["arrival_time"], filter=condition)["arrival_time"] for one in datasets]
-            times = [np.asarray(part.cast(pa.int64())) for part in parts]
-            yield np.sort(np.concatenate(times))
 
 
 def _scalar(instant_us: int) -> pa.Scalar:

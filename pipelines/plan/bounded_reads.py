@@ -1,7 +1,7 @@
-"""Read ranges with a carry: which buckets of a log an output range reads once the log has been summed up.
+"""Read ranges with an initial state: which buckets of a log an output range reads once the log has been summed up.
 
 The rule and its proof stand in :mod:`pipelines.plan.read_range`; here is only its arithmetic. Each profile says of a
-bucket whether it may hold what counts in a window of the range, and from which bucket on nothing more can.
+bucket whether it may contain what counts in a window of the range, and from which bucket on nothing more can.
 """
 
 from __future__ import annotations
@@ -63,8 +63,11 @@ class History(read_range.History, Protocol):
 
 
 def bounded_reads(job: Job, output: OutputRange, history: History) -> BoundedReads:
-    """The arrivals that make ``output`` exact, and the carry into them: the formula where it closes both ends, else a
-    carry where one does, else what the log says of itself, else the whole log."""
+    """The arrivals that make ``output`` exact, with an initial state if they need one.
+
+    The formula alone where it closes both ends, else an initial state where the log has a summary, else what the log
+    says of itself, else the whole log.
+    """
     formula = read_range.read_range(job, output)
     closed = (output.from_us is None or formula.from_us is not None) and (
         output.to_us is None or formula.to_us is not None
@@ -73,8 +76,8 @@ def bounded_reads(job: Job, output: OutputRange, history: History) -> BoundedRea
     if closed or output == OutputRange() or because is not None:
         found = read_range.narrowed(job, output, history)
         still_open = output.from_us is not None and found.from_us is None
-        told = (because,) if because is not None and still_open and because not in found.reasons else ()
-        return BoundedReads(replace(found, reasons=found.reasons + told), formula.to_us)
+        more = (because,) if because is not None and still_open and because not in found.reasons else ()
+        return BoundedReads(replace(found, reasons=found.reasons + more), formula.to_us)
     summaries = {part.name: history.summary(part.name) for part in job.inputs}
     known = {name: summary for name, summary in summaries.items() if summary is not None}
     assert len(known) == len(summaries), "whole_log_because looks at the setting of each input"
@@ -82,20 +85,17 @@ def bounded_reads(job: Job, output: OutputRange, history: History) -> BoundedRea
 
 
 def why_whole_log(job: Job) -> str | None:
-    """Why no carry bounds what ``job`` reads, in a sentence; None where one does."""
+    """Why no initial state bounds what ``job`` reads, in a sentence; None where one does."""
     for part in job.inputs:
         if summary_key_of(job, part.name) is None:
-            return f"times or keys of input {part.name} are expressions, or of a type, that a summary cannot hold"
+            return f"times or keys of input {part.name} are expressions, or of a type, that a summary cannot contain"
         if part.shape == "edge":
-            return "an edge that opened long ago may still be open: its row is read wherever it lies"
+            return "an edge that opened long ago may still be open: its row is read wherever it is"
     windows = [window for _, window in read_range.members_of(job.query.window)]
-    sessions = any(isinstance(window, Session) for window in windows)
-    if sessions and job.profile == "atlas":
-        ordering = job.ordering(job.inputs[0].name)
-        if isinstance(ordering, AtlasOrdering) and ordering.boundary == "processing_time":
-            return "a session by the clock goes on as long as arrivals do"
-    elif sessions:
-        return "a session that never pauses remembers its beginning"
+    ordering = job.ordering(job.inputs[0].name)
+    by_clock = isinstance(ordering, AtlasOrdering) and ordering.boundary == "processing_time"
+    if by_clock and any(isinstance(window, Session) for window in windows):
+        return "a session by the clock goes on as long as arrivals do"
     if any(isinstance(window, Count) for window in windows):
         return "a count window reaches back over n starts of its group, however long ago those were"
     if job.profile == "atlas" and len(job.inputs) > 1:
@@ -121,7 +121,7 @@ def with_initial_state(job: Job, output: OutputRange, summaries: Mapping[str, Su
         from_us = first * bucket_us
     if output.to_us is not None:
         to_us = max([output.to_us - 1, *((bucket + 1) * bucket_us - 1 for bucket in buckets)])
-    reason = "what earlier arrivals left behind is carried in, from the log's summary"
+    reason = "what earlier arrivals left behind is the initial state, from the log's summary"
     final_us = read_range.read_range(job, output).to_us
     if final_us is None and output.to_us is not None:
         final_us = output.to_us - 1
@@ -133,12 +133,12 @@ def with_initial_state(job: Job, output: OutputRange, summaries: Mapping[str, Su
     )
 
 
-_RULE = "the arrivals of the range, and those whose times can lie in its windows"
+_RULE = "the arrivals of the range, and those whose times can be in its windows"
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Buckets that may hold what counts in the range's windows, and why more may still come (None: none can)."""
+    """Buckets that may contain what counts in the range's windows, and why more may still come (None: none can)."""
 
     buckets: tuple[int, ...]
     unsettled: str | None
@@ -179,8 +179,8 @@ def _atlas(job: Job, output: OutputRange, summary: Summary) -> _Found:
     if ordering.boundary == "processing_time":
         assert isinstance(window, Grid)
         within = range((from_us - window.size_us) // summary.bucket_us, (to_us - 2) // summary.bucket_us + 1)
-        held = tuple(row.bucket for row in summary.rows if row.first_us is not None and row.bucket in within)
-        return _Found(held, unheard, "[from - size, to), by arrival time")
+        buckets = tuple(row.bucket for row in summary.rows if row.first_us is not None and row.bucket in within)
+        return _Found(buckets, unheard, "[from - size, to), by arrival time")
     still_open, all_closed = _open_buckets(summary, _Closing(partitions, ordering.allowed_lateness_us), to_us - 1)
     if not all_closed:
         unheard = "windows of the range are still open at the end of the log"
@@ -203,7 +203,7 @@ def _open_buckets(summary: Summary, closing: _Closing, end_us: int) -> tuple[set
 
 
 def _touches(row: SummaryRow, first_us: int, last_us: int) -> bool:
-    """Whether an event of these may lie at ``first_us`` .. ``last_us``."""
+    """Whether an event of these may be at ``first_us`` .. ``last_us``."""
     return row.first_us is not None and row.last_us is not None and row.last_us >= first_us and row.first_us <= last_us
 
 
@@ -329,17 +329,15 @@ def _imports(job: Job, name: str) -> list[str]:
 
 def _stream_analytics(job: Job, output: OutputRange, summaries: Mapping[str, Summary]) -> _Found:
     from_us, to_us = _open(output)
-    back_us = read_range.look_back(job.query.window)
-    assert back_us is not None
+    least_us = from_us - read_range.job_look_back(job)
     join = job.query.join
-    least_us = from_us - back_us - read_range.join_look_back(join)
     last_us = to_us - 1 + read_range.join_look_ahead(join)
     names = (join.left, join.right) if join else job.query.sources
     buckets: list[int] = []
     unsettled = None
     for name in names:
-        held, why = _counting(job.input(name), read_range.policy(job, name), summaries[name], least_us, last_us)
-        buckets += held
+        counting, why = _counting(job.input(name), read_range.policy(job, name), summaries[name], least_us, last_us)
+        buckets += counting
         unsettled = unsettled or why
     if job.end_of_log == "hold":
         unsettled = unsettled or "end_of_log: hold asks how far every timeline has come when the log ends"
@@ -354,7 +352,7 @@ def _counting(
     moves = policy.action == "adjust" and part.timestamp_by is not None
     latest: dict[tuple[int | None, str], int] = {}
     declared = None if part.over or part.partitions is None else frozenset(range(part.partitions))
-    held = []
+    found = []
 
     def passed() -> bool:
         """Whether every timeline there can be has a watermark beyond the last instant."""
@@ -369,14 +367,14 @@ def _counting(
             done = done or bucket * summary.bucket_us - policy.late_arrival_us > last_us
         bounds = (order_us, moves, least_us, last_us)
         if not done and any(_may_count(row, latest.get((row.partition, row.timeline)), *bounds) for row in rows):
-            held.append(bucket)
+            found.append(bucket)
         for row in rows:
             if row.last_us is not None:
                 who = (row.partition, row.timeline)
                 latest[who] = max(row.last_us, latest.get(who, row.last_us))
     if policy.late_arrival_us is not None or passed():
-        return held, None
-    return held, "with an unbounded late tolerance any arrival may still count in the range"
+        return found, None
+    return found, "with an unbounded late tolerance any arrival may still count in the range"
 
 
 def _may_count(row: SummaryRow, latest_us: int | None, order_us: int, moves: bool, least_us: int, last_us: int) -> bool:

@@ -311,11 +311,9 @@ def _span_rules(window: SimpleWindow, job: Job, window_id: str | None) -> list[R
             return [rule("window_end", "lies after window_start", f"{length_us} <= 0")]
         case Session(max_duration_us=limit_us):
             assert limit_us is not None
-            # the check point that ends a session is the first on its grid that lies `max_duration` or more after it
-            longest = f"{length_us} <= 0 OR {length_us} >= {2 * limit_us}"
-            return [
-                rule("window_end", f"lies after window_start, by less than {format_duration(2 * limit_us)}", longest)
-            ]
+            # at most two segments between check points; its only event may be on the check point that closes it
+            name = f"is at or after window_start, by less than {format_duration(2 * limit_us)}"
+            return [rule("window_end", name, f"{length_us} NOT BETWEEN 0 AND {2 * limit_us - 1}")]
 
 
 def _length(rule: Callable[[str, str, str], Rule], size_us: int, length_us: str) -> Rule:

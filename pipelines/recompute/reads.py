@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pipelines.core.model import AnyOf, Grid, Job, OutputRange, Session, Sliding, Window
+from pipelines.core.model import Job, OutputRange, Session, Window
 from pipelines.core.time import DAY
-from pipelines.plan.read_range import ReadRange, read_range
+from pipelines.plan.read_range import ReadRange, look_back, read_range
 from pipelines.recompute.windows import Logs
 
 _OPEN_US = 2 * DAY
@@ -27,12 +27,9 @@ def near(job: Job, output: OutputRange, logs: Logs, many: int = _MANY) -> ReadRa
 
 
 def reach_us(window: Window) -> int:
-    """How far back a window reaches from its end, as far as its settings say."""
-    match window:
-        case Grid(size_us=size_us) | Sliding(size_us=size_us):
-            return size_us
-        case Session(timeout_us=timeout_us):
-            return timeout_us
-        case AnyOf(members=members):
-            return max(reach_us(member) for _, member in members)
-    return 0
+    """How far back a window reaches from its end; of an atlas session, which is unbounded, as far as its gap."""
+    back_us = look_back(window)
+    if back_us is None:
+        assert isinstance(window, Session)
+        return window.timeout_us
+    return back_us

@@ -10,25 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.core.errors import UsageError, did_you_mean
-from pipelines.core.model import (
-    EVERYTHING,
-    AnyOf,
-    Arrival,
-    Fate,
-    Grid,
-    Input,
-    Job,
-    OutputRange,
-    Session,
-    Sliding,
-    Window,
-)
-from pipelines.core.time import DAY, UNIT_US, format_instant, to_datetime
+from pipelines.core.model import EVERYTHING, Arrival, Fate, Input, Job, OutputRange
+from pipelines.core.time import DAY, format_instant, to_datetime
 from pipelines.lakehouse.arrival_rows import arrivals_where, plain_values
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import TIMESTAMP
 from pipelines.lakehouse.show import plain
-from pipelines.plan.read_range import ReadRange, read_range
+from pipelines.plan.read_range import ReadRange, join_look_back, look_back, read_range
 from pipelines.recompute.reads import near
 from pipelines.recompute.windows import Logs, Made, Remembering, recompute, same
 
@@ -165,13 +153,10 @@ class RecomputedRange:
 
 def windows_after(job: Job, time_us: int) -> OutputRange:
     """The ends of all windows that something which counts at ``time_us`` can be in."""
-    reach = _reach_us(job, job.query.window)
-    if reach is None:
+    back_us = None if job.profile == "stream_insight" else look_back(job.query.window)
+    if back_us is None:
         return OutputRange()
-    join = job.query.join
-    if join is not None:
-        reach += (max(abs(join.from_units), abs(join.to_units)) + 1) * UNIT_US[join.unit]
-    return OutputRange(time_us, time_us + reach + 1)
+    return OutputRange(time_us, time_us + back_us + join_look_back(job.query.join) + 1)
 
 
 def matches(row: Mapping[str, object], key: Mapping[str, object], names: Sequence[str]) -> bool:
@@ -198,21 +183,6 @@ def shown_payload(part: Input, payload: Mapping[str, object]) -> dict[str, objec
         )
         for name, value in payload.items()
     }
-
-
-def _reach_us(job: Job, window: Window) -> int | None:
-    if job.profile == "stream_insight":
-        return None
-    match window:
-        case Grid(size_us=size_us) | Sliding(size_us=size_us):
-            return size_us
-        case Session(timeout_us=timeout_us, max_duration_us=longest_us):
-            return None if longest_us is None else 2 * longest_us + timeout_us
-        case AnyOf(members=members):
-            reaches = [_reach_us(job, member) for _, member in members]
-            known = [reach for reach in reaches if reach is not None]
-            return max(known) if len(known) == len(reaches) else None
-    return 0
 
 
 def _event_id(job: Job, text: str) -> tuple[str, int, int]:

@@ -9,37 +9,38 @@ from pipelines.core.model import Session, SimpleWindow
 from pipelines.reference.events import Ordered, Row, Span
 
 
-def last_instant_us(window: Session, opened_us: int, latest_us: int) -> int:
-    """Where a session closes that opened at ``opened_us`` and saw its latest row at ``latest_us``.
-
-    Rule: at ``latest + timeout``, or at the first check point (``align + k * max_duration``) that lies at least
-    ``max_duration`` after the opening, whichever comes first.
+def closing_check_us(window: Session, opened_us: int, first_us: int) -> int:
+    """The check point that closes a session at the latest, which opened at ``opened_us`` and whose first row lies at
+    ``first_us`` (S11): the first ``align + k * max_duration`` at or after the first row that lies at least
+    ``max_duration`` after the opening. A check point that passes before the first row closes nothing.
     """
-    end_us = latest_us + window.timeout_us
-    if window.max_duration_us is None:
-        return end_us
-    earliest_us = opened_us + window.max_duration_us
-    return min(end_us, earliest_us + (window.align_us - earliest_us) % window.max_duration_us)
+    assert window.max_duration_us is not None, "a session of stream_analytics has a greatest duration"
+    earliest_us = max(opened_us + window.max_duration_us, first_us)
+    return earliest_us + (window.align_us - earliest_us) % window.max_duration_us
 
 
 def assign_timeout_sessions(window: SimpleWindow, rows: Sequence[Row], _: Ordered) -> list[tuple[Span, list[Row]]]:
-    """Sessions of one chain. A row exactly at the closing instant is still inside; the next row after it opens anew."""
+    """Sessions of one chain (S11).
+
+    A session takes a row at most ``timeout`` after its last one and not after its closing check point. After a check
+    point has closed it, the next session opens there while the timeout runs, else at its own first row.
+    """
     assert isinstance(window, Session)
-    found: list[tuple[Span, list[Row]]] = []
-    inside: list[Row] = []
+    found: list[tuple[int, list[Row]]] = []
     for row in sorted(rows, key=lambda row: row.order):
-        if inside and row.start_us > last_instant_us(window, inside[0].start_us, inside[-1].start_us):
-            found.append((_span(window, inside), inside))
-            inside = []
-        inside.append(row)
-    if inside:
-        found.append((_span(window, inside), inside))
-    return found
-
-
-def _span(window: Session, inside: Sequence[Row]) -> Span:
-    opened_us = inside[0].start_us
-    return opened_us, last_instant_us(window, opened_us, inside[-1].start_us)
+        at_us = row.start_us
+        if not found or at_us - found[-1][1][-1].start_us > window.timeout_us:
+            opened_us = at_us
+        elif at_us > found[-1][0]:
+            opened_us = found[-1][0]
+        else:
+            found[-1][1].append(row)
+            continue
+        found.append((closing_check_us(window, opened_us, at_us), [row]))
+    return [
+        ((inside[0].start_us, min(inside[-1].start_us + window.timeout_us, check_us)), inside)
+        for check_us, inside in found
+    ]
 
 
 @dataclass(slots=True)

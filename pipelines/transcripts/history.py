@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 from pipelines.core.model import Arrival, Job
 from pipelines.core.time import DAY
@@ -34,12 +33,6 @@ class ListedHistory:
             if isinstance(time, int) and time > event_time_us:
                 found.append(event.arrival_time_us)
         return min(found, default=None)
-
-    def pause(self, input_names: Sequence[str], longer_than_us: int, before_us: int) -> int | None:
-        """See :class:`pipelines.plan.read_range.History`."""
-        times = sorted(event.arrival_time_us for event in self._events if event.input in input_names)
-        ends = [after for before, after in pairwise(times) if after - before > longer_than_us and before < before_us]
-        return max(ends, default=None)
 
     def summary(self, input_name: str) -> Summary | None:
         """See :class:`pipelines.plan.bounded_reads.History`."""

@@ -122,8 +122,12 @@ def test_a_window_without_events_says_who_would_have_been_in_it(tmp_path: Path) 
     assert [event["id"] for event in told["kept_out"]] == ["cars/0/0"]  # type: ignore[attr-defined]
 
 
-def test_every_event_is_among_the_events_of_each_window_it_says_it_counts_in(tmp_path: Path) -> None:
-    job = parse_job(_CARS.replace("{tumbling: {size: 10m}}", "{hopping: {size: 20m, hop: 5m}}"))
+@pytest.mark.parametrize(
+    "window",
+    ["{hopping: {size: 20m, hop: 5m}}", "{session: {timeout: 5m, max_duration: 2m, partition_by: [booth]}}"],
+)
+def test_every_event_is_among_the_events_of_each_window_it_says_it_counts_in(tmp_path: Path, window: str) -> None:
+    job = parse_job(_CARS.replace("{tumbling: {size: 10m}}", window))
     rng = random.Random(3)
     records, arrival = [], dt.datetime(2026, 1, 1, 12)
     for sequence in range(40):
@@ -145,6 +149,17 @@ def test_every_event_is_among_the_events_of_each_window_it_says_it_counts_in(tmp
         assert window["n"] == len(names)
 
 
+def test_the_first_event_of_a_session_happened_in_it(tmp_path: Path) -> None:
+    job = parse_job(_CARS.replace("{tumbling: {size: 10m}}", "{session: {timeout: 5m, max_duration: 10m}}"))
+    log = [_record(0, "12:07", "12:07"), _record(1, "12:12", "12:12"), _record(2, "12:17", "12:17")]
+    log += [_record(3, "12:22", "12:22"), _record(4, "12:29", "12:16")]
+    story = why_window(job, T("2026-01-01T12:20:00Z"), {"booth": "a"}, _lakehouse(tmp_path, job, log))
+    (window,) = story.as_dict()["windows"]  # type: ignore[misc]
+    assert (window["window_start"], window["n"]) == ("2026-01-01T12:07:00Z", 3)
+    assert window["moved_in"] == []
+    assert [event["id"] for event in window["kept_out"]] == ["cars/0/4"]
+
+
 _ATLAS = """
 tailrace: 1
 job: cars
@@ -164,6 +179,13 @@ def test_a_late_document_names_the_punctuation_that_closed_its_window(tmp_path: 
     assert (told["verdict"], told["missed_windows"]) == ("dropped", ["2026-01-01T12:00:00Z"])
     assert told["watermark"]["value"] == "2026-01-01T12:05:00Z"  # type: ignore[index]
     assert "punctuation cars/all/0" in told["watermark"]["says"]  # type: ignore[index]
+
+
+def test_a_document_at_the_end_of_a_window_did_not_happen_in_it(tmp_path: Path) -> None:
+    job = parse_job(_ATLAS)
+    lakehouse = _lakehouse(tmp_path, job, [_record(0, "12:01", "12:01"), _record(1, "12:05", "12:05")])
+    (window,) = why_window(job, T("2026-01-01T12:05:00Z"), {}, lakehouse).as_dict()["windows"]  # type: ignore[misc]
+    assert (window["n"], window["kept_out"]) == (1, [])
 
 
 def test_a_violating_event_names_the_event_that_issued_the_current_time(tmp_path: Path) -> None:

@@ -244,6 +244,8 @@ def test_pandera_itself_decides_even_where_its_switch_is_off(
     [
         ("stream_analytics", "{}", "{sliding: {size: 10m}}", 'x: "sum(w)"'),
         ("stream_analytics", "{}", "{session: {timeout: 5m, max_duration: 1h}}", 'x: "last(booth)"'),
+        # each instant is a check point, so sessions begin where they end
+        ("stream_analytics", "{}", "{session: {timeout: 1h, max_duration: 1us}}", 'x: "last(booth)"'),
         ("stream_analytics", "{}", "{snapshot: {}}", 'x: "avg(n)"'),
         (
             "stream_analytics",

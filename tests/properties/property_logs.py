@@ -150,14 +150,19 @@ def _window(chance: Random, profile: str, prefix: str) -> dict[str, Any]:
             keys = pick([[], [f"{prefix}k"]])
             if profile == "atlas":
                 return {kind: {"gap": pick(["1s", "3s", "5s"]), "partition_by": keys}}
-            return {
-                kind: {"timeout": pick(["1s", "3s", "5s"]), "max_duration": pick(["5s", "10s"]), "partition_by": keys}
-            }
+            return {kind: _session(chance, keys)}
         case "count":
             return {kind: {"n": chance.randint(1, 4)}}
         case "any_of":
-            return {kind: {"one": {"tumbling": {"size": "5s"}}, "two": {"hopping": {"size": "7s", "hop": "2s"}}}}
+            two = pick([{"hopping": {"size": "7s", "hop": "2s"}}, {"session": _session(chance, [])}])
+            return {kind: {"one": {"tumbling": {"size": "5s"}}, "two": two}}
     return {kind: {}}
+
+
+def _session(chance: Random, keys: list[str]) -> dict[str, Any]:
+    """The timeout may be longer than a segment between check points."""
+    timeout, longest = chance.choice(["1s", "3s", "5s", "12s"]), chance.choice(["2s", "5s", "10s"])
+    return {"timeout": timeout, "max_duration": longest, "partition_by": keys}
 
 
 # -- logs -------------------------------------------------------------------------------------------------------------

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from fractions import Fraction
+from itertools import accumulate
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from session_walk import walked
 
 from pipelines.core.model import (
     Aggregate,
@@ -24,8 +26,11 @@ from pipelines.core.model import (
     StreamAnalyticsOrdering,
     StreamInsightOrdering,
 )
+from pipelines.plan.read_range import look_back
 from pipelines.reference.aggregates import exact_sum
 from pipelines.reference.engine import run
+from pipelines.reference.events import Row
+from pipelines.reference.sessions import assign_timeout_sessions
 from pipelines.reference.windows import ends_on_grid, starts_on_grid
 
 COLUMNS = (Column("at", "timestamp"), Column("device", "string"), Column("ends", "timestamp"))
@@ -250,6 +255,45 @@ def test_windows_with_starts_on_the_grid_are_all_that_overlap_the_lifetime(grid,
         if (one - grid.offset_us) % grid.hop_us == 0
     ]
     assert starts_on_grid(grid, start, end) == every
+
+
+@st.composite
+def sessions_and_times(draw):
+    """A session window, and times whose distances are mostly near the timeout."""
+    timeout, longest = draw(st.integers(1, 12)), draw(st.integers(1, 8))
+    steps = st.lists(
+        st.sampled_from([0, 1, timeout - 1, timeout, timeout, timeout + 1]) | st.integers(0, 12), max_size=20
+    )
+    times = list(accumulate(draw(steps), initial=draw(st.integers(-20, 20))))
+    return Session(timeout, longest, (), 0), times
+
+
+def timeout_sessions(window, times):
+    rows = [Row(time, (number,), {}, {}) for number, time in enumerate(times)]
+    return [(*span, len(inside)) for span, inside in assign_timeout_sessions(window, rows, None)]
+
+
+@settings(quick, max_examples=1000)
+@given(sessions_and_times())
+def test_sessions_are_those_of_a_walk_through_time(given_sessions):
+    window, times = given_sessions
+    assert timeout_sessions(window, times) == walked(times, window.timeout_us, window.max_duration_us)
+
+
+@settings(quick, max_examples=1000)
+@given(sessions_and_times(), st.integers(-10, 120), st.integers(1, 30), st.lists(st.integers(0, 30), max_size=4))
+def test_sessions_of_a_range_are_the_same_whatever_counts_before_their_look_back_and_after_the_range(
+    given_sessions, begin, length, others
+):
+    window, times = given_sessions
+    end, back = begin + length, begin - look_back(window)
+    read = [time for time in times if back < time < end]
+    wrong = [back - other for other in others[:2]] + [end + other for other in others[2:]]
+
+    def in_range(sessions):
+        return [one for one in sessions if begin <= one[1] < end]
+
+    assert in_range(timeout_sessions(window, read + wrong)) == in_range(timeout_sessions(window, times))
 
 
 @quick

@@ -1,15 +1,11 @@
 """Sessions of stream_analytics, without walking through the events one by one.
 
-A session opens at its first event's system timestamp, goes on while events follow each other within ``timeout``
-(exactly ``timeout`` still extends it) and is closed at a check point: a multiple ``c`` of ``max_duration``, counted
-from the alignment origin, with ``c - opened >= max_duration``. An event exactly on the closing check point belongs to
-the session that closes there. The next session opens at its own first event. A session ends at the closing check
-point or at its last event plus ``timeout``, whichever comes first.
-
-Check points cut time into segments ``(c - max_duration, c]``. A session that opens in a segment is closed at the end
-of the *next* one, wherever in its segment it opened. So inside a run of events that neither pause for longer than
-``timeout`` nor skip a whole segment, sessions are pairs of segments counted from the run's first: arithmetic, not a
-walk. A skipped segment begins a new run even without a pause, because no session reaches past it.
+Rule S11 as arithmetic. Check points, the multiples of ``max_duration`` counted from the alignment origin, cut time into
+segments ``(c - max_duration, c]``. A *run* is a sequence of events without a pause longer than ``timeout``. Its first
+session opens at its first event, so the check point that closes it is the end of the next segment: it contains two
+segments. The next session opens at that check point, so the check point after it closes it: every later segment of the
+run is a session of its own, also after empty segments. So the run and the closing check point identify a session. It
+ends at that check point, or at its last event plus ``timeout`` if that comes first.
 """
 
 from __future__ import annotations
@@ -27,10 +23,9 @@ _CHECK = "__check_us"
 _CELL = "__cell_us"
 _FIRST = "__first_us"
 _LAST = "__last_us"
-_BEGINS = "__begins"
+_BEGINS = "__begins_us"
 _RUN = "__run_us"
-_RUN_CHECK = "__run_check_us"
-_PAIR = "__pair_us"
+_CLOSING = "__closing_us"
 
 
 def with_sessions(frame: DataFrame, window: Session) -> DataFrame:
@@ -62,19 +57,15 @@ def _bounded(cells: DataFrame, window: Session, max_duration_us: int, chain: Seq
     """``cells`` (rows with _CHECK, and _FIRST .. _LAST without a pause between) with the bounds of their sessions."""
     ordered = Window.partitionBy(*chain).orderBy(_FIRST)
     pause = F.col(_FIRST) - F.lag(_LAST).over(ordered) > window.timeout_us
-    skip = F.col(_CHECK) - F.lag(_CHECK).over(ordered) > max_duration_us
-    begun = cells.withColumn(_BEGINS, F.coalesce(pause | skip, F.lit(True)))
-    # rows are in ascending order, so the latest beginning so far is the largest
-    run = F.max(F.when(F.col(_BEGINS), F.col(_FIRST))).over(ordered.rowsBetween(Window.unboundedPreceding, 0))
-    runs = begun.withColumn(_RUN, run).withColumn(
-        _RUN_CHECK, end_at_or_after(F.col(_RUN), max_duration_us, window.align_us)
-    )
-    paired = runs.withColumn(_PAIR, floor_to(F.col(_CHECK) - F.col(_RUN_CHECK), 2 * max_duration_us))
-    session = Window.partitionBy(*chain, _RUN, _PAIR)
-    closing = F.col(_RUN_CHECK) + F.col(_PAIR) + max_duration_us
-    return paired.withColumns(
+    begins = F.when(F.coalesce(pause, F.lit(True)), F.col(_FIRST))
+    # the first event of the run: cells are in ascending order, so the latest beginning so far is the greatest
+    runs = cells.withColumn(_BEGINS, begins).withColumn(_RUN, F.max(_BEGINS).over(ordered))
+    first_closing = end_at_or_after(F.col(_RUN), max_duration_us, window.align_us) + max_duration_us
+    closed = runs.withColumn(_CLOSING, F.greatest(first_closing, F.col(_CHECK)))
+    session = Window.partitionBy(*chain, _RUN, _CLOSING)
+    return closed.withColumns(
         {
             WINDOW_START_US: F.min(_FIRST).over(session),
-            WINDOW_END_US: F.least(F.max(_LAST).over(session) + window.timeout_us, closing),
+            WINDOW_END_US: F.least(F.max(_LAST).over(session) + window.timeout_us, F.col(_CLOSING)),
         }
     )

@@ -37,7 +37,8 @@ def _simple_words(window: model.SimpleWindow, profile: model.Profile) -> str:
             return (
                 f"Windows: sessions,{_chain(window)} that end {timeout} after their last event, or at the first of the"
                 f" check points every {longest} from {format_instant(window.align_us)} at which they are at least"
-                f" {longest} old."
+                f" {longest} old. After such a check point the next session opens there if its first event comes at"
+                f" most {timeout} after the last one, else at its first event."
             )
         case model.Snapshot():
             if profile == "stream_analytics":

@@ -168,10 +168,13 @@ def _window_ambiguities(window: model.SimpleWindow) -> list[str]:
             ]
         case model.Session():
             return [
-                "A session closed at its greatest duration: the text opens the next at that very point, the figure at"
-                " the next event. Tailrace opens it at the next event.",
-                "An event exactly on a closing check point is on no page."
+                "An event exactly the timeout after the last one: the page's formula keeps it in the session, the code"
+                " of Trill, the product's engine, opens a new one. Tailrace follows the page.",
+                "An event exactly on a closing check point: no page says, Trill's code puts it into the next session."
                 " Tailrace counts it in the session that closes, whose end is inside.",
+                "A session whose first event is what closes the session before: in a local run of the product, where"
+                " time moves with events alone, its greatest duration counts from its second event. In a live run time"
+                " moves between events, so Tailrace counts it as for any other session.",
             ]
     return []
 

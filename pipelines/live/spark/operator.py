@@ -23,8 +23,8 @@ INPUT_TYPE = "key STRING, kind STRING, input STRING, file STRING, row_count INT,
 """A :class:`Message` of the job ``key``."""
 OUTPUT_TYPE = "key STRING, output BINARY"
 """A pickled :class:`~pipelines.live.state.output.Output`."""
-_FORM = b"tailrace 2\n"
-"""What saved state begins with; to be changed whenever what is pickled changes its shape."""
+_FORM = b"tailrace 3\n"
+"""What saved state begins with; to be changed whenever what is pickled changes its shape, or which rows it contains."""
 _STATE = StructType([StructField("machine", BinaryType())])
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import pairwise
+from functools import partial
+from itertools import groupby, pairwise
 
 from pipelines.core.model import Count, Grid, Session, SimpleWindow, Sliding, Snapshot
 from pipelines.live.state.rows import Row
@@ -62,24 +63,33 @@ def _sliding(window: Sliding, rows: Sequence[Row], low: int, high: int) -> Forme
     return formed
 
 
-def _sessions(window: Session, rows: Sequence[Row]) -> Formed:
-    """All sessions of a chain, the last one as it would end if nothing followed."""
-    formed: Formed = []
-    inside: list[Row] = []
-    end = 0
+def _runs(window: Session, rows: Sequence[Row]) -> list[list[Row]]:
+    """Rows in order, cut at every pause longer than the timeout."""
+    runs: list[list[Row]] = []
     for row in sorted(rows, key=lambda row: (row.start, row.arrived)):
-        if inside and row.start > end:
-            formed.append((inside[0].start, end, inside))
-            inside = []
-        inside.append(row)
-        end = row.start + window.timeout_us
-        if window.max_duration_us is not None:
-            longest = window.max_duration_us
-            checked = -((window.align_us - inside[0].start - longest) // longest) * longest + window.align_us
-            end = min(end, checked)
-    if inside:
-        formed.append((inside[0].start, end, inside))
+        if runs and row.start <= runs[-1][-1].start + window.timeout_us:
+            runs[-1].append(row)
+        else:
+            runs.append([row])
+    return runs
+
+
+def _sessions(window: Session, rows: Sequence[Row]) -> Formed:
+    """All sessions (S11), the last one as it would end if nothing followed."""
+    formed: Formed = []
+    for run in _runs(window, rows):
+        for closing, session in groupby(run, partial(_closing, window, run[0].start)):
+            inside = list(session)
+            formed.append((inside[0].start, min(inside[-1].start + window.timeout_us, closing), inside))
     return formed
+
+
+def _closing(window: Session, began: int, row: Row) -> int:
+    """The check point that closes the row's session at the latest: of a run that began at ``began`` each one closes a
+    session that lies at least the greatest duration after that."""
+    assert window.max_duration_us is not None
+    earliest = max(row.start, began + window.max_duration_us)
+    return window.align_us - (window.align_us - earliest) // window.max_duration_us * window.max_duration_us
 
 
 # -- atlas and stream_insight: [start, end) ---------------------------------------------------------------------------
@@ -148,7 +158,7 @@ def kept(profile: str, window: SimpleWindow, rows: Sequence[Row], high: int) -> 
         case Snapshot() if profile == "stream_analytics":
             return [row for row in rows if row.start >= high]
         case Session():
-            return [row for _, end, inside in _sessions(window, rows) if end >= high for row in inside]
+            return _kept_in_sessions(window, rows, high)
         case Snapshot():
             ended = [point for row in rows for point in (row.start, row.end) if point is not None and point < high]
             last = max(ended, default=NEVER)
@@ -161,3 +171,13 @@ def kept(profile: str, window: SimpleWindow, rows: Sequence[Row], high: int) -> 
             first = high - 1 if window.n == 1 else starts[1 - window.n]
             return [row for row in rows if row.start >= first or row.end is None or row.end > first]
     raise AssertionError(window)
+
+
+def _kept_in_sessions(window: Session, rows: Sequence[Row], high: int) -> list[Row]:
+    """The rows of each run that a row at ``high`` or later may continue, as far as they decide which check points close
+    it: a session that ends at ``high`` contains at most two segments, and a row at most ``timeout`` before them shows
+    that the run is older."""
+    assert window.max_duration_us is not None
+    before = high - 2 * window.max_duration_us - window.timeout_us
+    open_runs = [run for run in _runs(window, rows) if run[-1].start + window.timeout_us >= high]
+    return [row for run in open_runs for row in run if row.start > before]

@@ -121,8 +121,9 @@ def test_every_ambiguity_says_how_it_is_settled() -> None:
         ("{size: 10m}", "{size: 7m}", "origin of a grid of 7m"),
         ("tumbling: {size: 10m}", "hopping: {size: 10m, hop: 20m}", "hop greater than the size"),
         ("tumbling: {size: 10m}", "sliding: {size: 10m}", "When a sliding window has a row"),
-        ("tumbling: {size: 10m}", "session: {timeout: 1m, max_duration: 10m}", "closed at its greatest duration"),
+        ("tumbling: {size: 10m}", "session: {timeout: 1m, max_duration: 10m}", "exactly the timeout after the last"),
         ("tumbling: {size: 10m}", "session: {timeout: 1m, max_duration: 10m}", "exactly on a closing check point"),
+        ("tumbling: {size: 10m}", "session: {timeout: 1m, max_duration: 10m}", "counts from its second event"),
         ("tumbling: {size: 10m}", "session: {timeout: 1m, max_duration: 11m}", "origin of a grid of 11m"),
         ("count(*)", "last(toll)", "order among events of equal time"),
         ("  group_by: [booth]\n", "", "query without keys"),
@@ -134,6 +135,15 @@ def test_an_open_point_of_stream_analytics_is_told_only_where_the_job_touches_it
 ) -> None:
     assert words not in open_points(ANALYTICS)
     assert words in open_points(changed(ANALYTICS, (old, new)))
+
+
+def test_the_rule_of_sessions_says_when_they_open_at_a_check_point() -> None:
+    sessions = changed(ANALYTICS, ("tumbling: {size: 10m}", "session: {timeout: 1m, max_duration: 10m}"))
+    assert (
+        "Windows: sessions, one chain for all, that end 1m after their last event, or at the first of the check points"
+        " every 10m from 0001-01-01T00:00:00Z at which they are at least 10m old. After such a check point the next"
+        " session opens there if its first event comes at most 1m after the last one, else at its first event."
+    ) in describe_policy(parse_job(sessions))
 
 
 def test_early_events_are_an_open_point_under_adjust_only() -> None:

@@ -46,7 +46,6 @@ def planned(of: Job, folder: Path, *pairs: tuple[str, str]) -> str | None:
 
 UNGUARDED = job("{tumbling: {size: 10m}}", "{early_arrival: off, late_arrival: 5m}")
 KEYED = job("{tumbling: {size: 10m}}", "{early_arrival: off, late_arrival: 5m}", over="[weight]")
-SESSIONS = job("{session: {timeout: 5m, max_duration: 1h}}", "{early_arrival: 1m, late_arrival: 2m}")
 ORDINARY = ("2026-01-01T09:00:00Z", "2026-01-01T09:00:00Z")
 IN_RANGE = ("2026-01-02T12:05:00Z", "2026-01-02T12:05:00Z")
 
@@ -66,14 +65,3 @@ def test_stamps_out_of_reach_do_not_open_the_range(tmp_path: Path, event_time: s
     stamp = ("2026-01-01T10:00:00Z", event_time)
     assert planned(UNGUARDED, tmp_path, ORDINARY, stamp, IN_RANGE) == "2026-01-02T00:00:00Z"
     assert planned(KEYED, tmp_path / "keyed", ORDINARY, stamp, IN_RANGE) == "2026-01-02T11:55:00Z"
-
-
-def test_a_pause_over_midnight_is_found(tmp_path: Path) -> None:
-    first = ("2026-01-02T00:01:00Z", "2026-01-02T00:01:00Z")
-    steady = [(f"2026-01-02T{h:02}:{m:02}:00Z",) * 2 for h in range(12) for m in range(1, 60, 4)]
-    assert planned(SESSIONS, tmp_path, ORDINARY, first, *steady[1:], IN_RANGE) == "2026-01-02T00:01:00Z"
-
-
-def test_a_log_without_a_pause_is_read_from_its_beginning(tmp_path: Path) -> None:
-    steady = [(f"2026-01-02T{h:02}:{m:02}:00Z",) * 2 for h in range(12) for m in range(1, 60, 4)]
-    assert planned(SESSIONS, tmp_path, *steady) is None

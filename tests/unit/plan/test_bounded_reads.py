@@ -222,6 +222,48 @@ def test_an_atlas_document_is_late_or_not_by_the_session_it_fits_which_is_read()
     assert [fate.verdict for fate in carried(SESSIONS, open_still, 0, HOUR).fates] == ["dropped"]
 
 
+# -- stream_analytics -------------------------------------------------------------------------------------------------
+
+TIMEOUTS = job(
+    "stream_analytics",
+    "{session: {timeout: 5m, max_duration: 10m}}",
+    "{early_arrival: off, late_arrival: unbounded, out_of_order: 30d, action: drop}",
+    ", partitions: 1",
+)
+
+
+@pytest.mark.parametrize(("time", "begin"), [(1, -9 * HOUR), (0, -9 * HOUR), (-1, 0)])
+def test_a_session_range_reads_what_can_decide_about_its_first_session_however_early_it_arrived(
+    time: int, begin: int
+) -> None:
+    # 11:40:00.000001 begins a segment; what precedes it by the timeout of 5m decides whether 11:50 closes a session
+    run_of_it = [(0, minute * MINUTE + (minute == -20)) for minute in range(-20, 0, 4)]
+    arrivals = log((-9 * HOUR, -25 * MINUTE + time), *run_of_it, (9 * HOUR, 40 * 24 * HOUR))
+    assert first_read(TIMEOUTS, arrivals) == begin
+    whole = run(TIMEOUTS, arrivals, RANGE)
+    assert [(row.window_end_us - NOON, row.values) for row in whole.windows] == [(0, {"n": 2 if time == 1 else 5})]
+    assert as_planned(TIMEOUTS, arrivals) == whole
+    assert (carried(TIMEOUTS, arrivals, 0, HOUR) == whole) == (time != 1)
+
+
+def test_a_session_range_reads_to_the_last_event_that_counts_before_its_end() -> None:
+    # a timeout apart, so the second one extends the session beyond the range; at its end it comes too late for that
+    for time, last in ((HOUR - 1, 2 * HOUR), (HOUR, -1)):
+        arrivals = log((0, HOUR - 5 * MINUTE - 1), (3 * HOUR, time), (4 * HOUR, 31 * 24 * HOUR))
+        assert last_read(TIMEOUTS, arrivals) == last
+        whole = run(TIMEOUTS, arrivals, RANGE)
+        assert [row.window_end_us - NOON for row in whole.windows] == [HOUR - 1] * (last == -1)
+        assert as_planned(TIMEOUTS, arrivals) == whole
+
+
+def test_a_session_range_is_final_once_every_watermark_has_passed_it() -> None:
+    arrivals = log((0, HOUR - 5 * MINUTE - 1), (HOUR, 31 * 24 * HOUR), (3 * HOUR, HOUR - 1))
+    assert last_read(TIMEOUTS, arrivals) == -1
+    assert planned(TIMEOUTS, arrivals[:1]).unsettled is not None
+    assert planned(TIMEOUTS, arrivals[:2]).unsettled is None
+    assert as_planned(TIMEOUTS, arrivals) == run(TIMEOUTS, arrivals, RANGE)
+
+
 # -- stream_insight ---------------------------------------------------------------------------------------------------
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 from pipelines.core.model import Arrival, Job, OutputRange, WindowRow
 from pipelines.core.time import MINUTE, format_instant, parse_instant
@@ -46,7 +45,6 @@ def windows_from(of: Job, arrivals: Sequence[Arrival], from_us: int) -> tuple[Wi
 
 
 UNGUARDED = job("{tumbling: {size: 10m}}", "{early_arrival: off, late_arrival: 5m}")
-SESSIONS = job("{session: {timeout: 5m, max_duration: 1h}}", "{early_arrival: 1m, late_arrival: 2m}")
 
 
 def test_without_a_guard_an_ordinary_log_is_read_from_just_before_the_range() -> None:
@@ -70,29 +68,9 @@ def test_without_a_guard_the_stamp_at_the_reach_is_read_and_the_one_before_it_is
     assert begin(UNGUARDED, before_it) == "2026-01-01T11:55:00Z"
 
 
-def test_sessions_are_read_from_the_latest_pause_that_none_can_span() -> None:
-    arrivals = log((-60 * MINUTE, -60 * MINUTE), (-30 * MINUTE, -30 * MINUTE), (-26 * MINUTE, -26 * MINUTE))
-    assert begin(SESSIONS, arrivals) == "2026-01-01T11:30:00Z"
-
-
-def test_a_pause_of_exactly_timeout_and_tolerances_might_be_spanned() -> None:
-    spanned = log((-38 * MINUTE, -37 * MINUTE), (-30 * MINUTE, -32 * MINUTE))
-    assert begin(SESSIONS, spanned) is None
-    one_more = log((-38 * MINUTE - 1, -37 * MINUTE - 1), (-30 * MINUTE, -32 * MINUTE))
-    assert begin(SESSIONS, one_more) == "2026-01-01T11:30:00Z"
-
-
-def test_a_pause_after_which_an_earlier_session_may_still_end_in_the_range_does_not_help() -> None:
-    late_pause = log((-6 * MINUTE, -5 * MINUTE), (20 * MINUTE, 20 * MINUTE))
-    assert begin(SESSIONS, late_pause) is None
-    earlier = log((-6 * MINUTE - 1, -5 * MINUTE - 1), (20 * MINUTE, 20 * MINUTE))
-    assert begin(SESSIONS, earlier) == "2026-01-01T12:00:00Z"
-    for arrivals in (late_pause, earlier):
-        ends = [row.window_end_us for row in run(SESSIONS, arrivals, RANGE).windows]
-        assert (NOON in ends) == (arrivals is late_pause)
-
-
-def test_without_any_pause_sessions_are_read_from_the_beginning() -> None:
-    arrivals = log(*((minute * MINUTE, minute * MINUTE) for minute in range(-120, 30, 4)))
-    assert all(after.arrival_time_us - before.arrival_time_us < 8 * MINUTE for before, after in pairwise(arrivals))
-    assert begin(SESSIONS, arrivals) is None
+def test_without_a_guard_sessions_read_from_two_segments_and_a_timeout_before_the_range() -> None:
+    sessions = job("{session: {timeout: 5m, max_duration: 10m}}", "{early_arrival: off, late_arrival: 5m}")
+    at_it = log((-90 * MINUTE, -25 * MINUTE))
+    before_it = log((-90 * MINUTE, -25 * MINUTE - 1))
+    assert begin(sessions, at_it) == "2026-01-01T10:30:00Z"
+    assert begin(sessions, before_it) == "2026-01-01T11:40:00Z"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import pytest
 
 from pipelines.core.model import Arrival, Job, OutputRange, StreamAnalyticsOrdering
-from pipelines.core.time import format_instant, parse_instant
+from pipelines.core.time import MINUTE, format_instant, parse_instant
 from pipelines.job.load import parse_job
 from pipelines.plan.read_range import read_range
 from pipelines.reference.engine import run
@@ -59,7 +60,6 @@ def test_the_longest_of_several_windows_counts() -> None:
     [
         (job(ordering="{late_arrival: 5m, early_arrival: off}"), (None, "2026-01-01T13:05:00Z")),
         (job(ordering="{late_arrival: unbounded}"), (None, None)),
-        (job("{session: {timeout: 5m, max_duration: 1h}}"), (None, "2026-01-01T13:05:00Z")),
         (job(more="end_of_log: hold"), (None, None)),
     ],
 )
@@ -100,6 +100,51 @@ def test_several_inputs_read_what_the_widest_policy_needs() -> None:
         query=dataclasses.replace(of.query, sources=("cars", "trucks")),
     )
     assert told(union) == ("2026-01-01T11:25:00Z", "2026-01-01T13:30:00Z")
+
+
+SESSIONS = job(
+    "{any_of: {grid: {tumbling: {size: 1m}}, session: {session: {timeout: 5m, max_duration: 10m}}}}",
+    "{early_arrival: 1m, late_arrival: 2m}",
+)
+
+
+def ends(log: Sequence[tuple[int, int]], from_us: int, to_us: int = 2 * ONE) -> list[tuple[int, int]]:
+    """End and number of events of the sessions of [12:00, 13:00), in microseconds after noon, from those of ``log``
+    (arrival, event time; microseconds after noon) that arrive at ``from_us`` .. ``to_us``."""
+    rows = [
+        Arrival("cars", 0, number, NOON + arrival, {"at": NOON + time, "booth": None})
+        for number, (arrival, time) in enumerate(log)
+        if from_us <= NOON + arrival <= to_us
+    ]
+    found = run(SESSIONS, rows, OutputRange(NOON, ONE)).windows
+    return [(row.window_end_us - NOON, int(str(row.values["n"]))) for row in found if row.window_id == "session"]
+
+
+def test_a_session_looks_back_two_segments_and_the_timeout_and_not_a_microsecond_further() -> None:
+    read = read_range(SESSIONS, OutputRange(NOON, ONE))
+    assert read.from_us == NOON - 26 * MINUTE
+    assert read.rule.endswith("with E = 1m, K = 25m, L = 2m")
+    # 11:40:00.000001 begins the segment of 11:50; what precedes it by a timeout decides whether 11:50 closes a session
+    run_of_it = [(minute * MINUTE + (minute == -20), minute * MINUTE + (minute == -20)) for minute in range(-20, 0, 4)]
+    older = [(-26 * MINUTE + 1, -25 * MINUTE + 1), *run_of_it]
+    pause = [(-26 * MINUTE, -25 * MINUTE), *run_of_it]
+    for log, sessions in ((older, [(0, 2)]), (pause, [(0, 5)])):
+        assert ends(log, 0) == sessions
+        assert ends(log, read.from_us) == sessions
+        assert ends(log, read.from_us + 1) == sessions
+    assert ends(older, read.from_us + 2) == [(0, 5)]
+
+
+def test_a_session_of_the_range_needs_no_event_that_counts_at_its_end_or_later() -> None:
+    read = read_range(SESSIONS, OutputRange(NOON, ONE))
+    assert read.to_us == ONE + 2 * MINUTE
+    hour = 60 * MINUTE
+    open_still = [(55 * MINUTE - 1, 55 * MINUTE - 1), (hour + 2 * MINUTE - 1, hour - 1)]
+    ended = [(55 * MINUTE - 1, 55 * MINUTE - 1), (hour + 2 * MINUTE, hour)]
+    for log, sessions in ((open_still, []), (ended, [(hour - 1, 1)])):
+        assert ends(log, 0) == sessions
+        assert ends(log, 0, read.to_us - 1) == sessions
+    assert ends(open_still, 0, read.to_us - 2) == [(hour - 1, 1)]
 
 
 LEFT_JOIN = parse_job(

@@ -98,8 +98,8 @@ def test_a_row_a_microsecond_after_the_timeout_opens_a_session():
 def test_a_session_closes_at_the_first_check_point_a_full_duration_after_it_opened():
     every_four = [f"12:{minute:02}" for minute in range(3, 35, 4)]  # 12:03, 12:07 ... 12:31
     found = spans("{session: {timeout: 5m, max_duration: 10m}}", *every_four)
-    # opened 12:03: 12:10 is too soon, 12:20 closes; opened 12:23: 12:30 is too soon, 12:40 is after the timeout
-    assert found == [("12:03", "12:20", 5), ("12:23", "12:36", 3)]
+    # opened 12:03: 12:10 is too soon, 12:20 closes; opened 12:20: 12:30 closes; opened 12:30: the timeout comes first
+    assert found == [("12:03", "12:20", 5), ("12:23", "12:30", 2), ("12:31", "12:36", 1)]
 
 
 def test_a_row_exactly_on_the_closing_check_point_is_inside():
@@ -112,12 +112,40 @@ def test_a_session_that_opens_on_a_check_point_may_close_at_the_next():
     assert found == [("12:10", "12:20", 2), ("12:21", "12:30", 1)]
 
 
-def test_a_chain_that_never_pauses_closes_at_every_second_check_point():
+def test_a_chain_that_never_pauses_closes_at_every_check_point_after_the_first_close():
     seconds = [
         event("18:00", n, device="a", at=at("12:00") + second * 1_000_000) for n, second in enumerate(range(3, 80, 2))
     ]
     outcome = run(windowed("{session: {timeout: 5s, max_duration: 10s}}"), seconds)
-    assert [clock(row.window_end_us) for row in outcome.windows] == ["12:00:20", "12:00:40", "12:01", "12:01:20"]
+    ends = [clock(row.window_end_us) for row in outcome.windows]
+    assert ends == ["12:00:20", "12:00:30", "12:00:40", "12:00:50", "12:01", "12:01:10", "12:01:20"]
+
+
+def test_a_session_opens_at_the_check_point_that_closed_the_one_before_while_its_timeout_runs():
+    window = "{session: {timeout: 5m, max_duration: 10m}}"
+    before = ["12:01", "12:05", "12:09", "12:13", "12:17"]
+    # 12:22 is a timeout after 12:17: opened at 12:20, so 12:30 closes; a microsecond later 12:30 is too soon
+    assert spans(window, *before, "12:22", "12:26", "12:30", "12:31") == [
+        ("12:01", "12:20", 5),
+        ("12:22", "12:30", 3),
+        ("12:31", "12:36", 1),
+    ]
+    assert spans(window, *before, "12:22:00.000001", "12:26", "12:30", "12:31") == [
+        ("12:01", "12:20", 5),
+        ("12:22:00.000001", "12:36", 4),
+    ]
+
+
+def test_a_session_that_opened_at_a_check_point_long_before_its_first_row_closes_at_the_first_one_after_it():
+    found = spans("{session: {timeout: 35m, max_duration: 10m}}", "12:05", "12:15", "12:41", "12:50", "12:51")
+    assert found == [("12:05", "12:20", 2), ("12:41", "12:50", 2), ("12:51", "13:00", 1)]
+
+
+def test_a_session_whose_only_row_lies_on_its_closing_check_point_begins_where_it_ends():
+    assert spans("{session: {timeout: 25m, max_duration: 10m}}", "12:05", "12:30") == [
+        ("12:05", "12:20", 1),
+        ("12:30", "12:30", 1),
+    ]
 
 
 def test_align_to_moves_the_check_points():
