@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import json
 import os
@@ -66,6 +67,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         # outside typer's standalone mode, leaving with a code is what the call returns
         code = typer.main.get_command(application())(list(arguments), prog_name="tailrace", standalone_mode=False)
+        sys.stdout.flush()
     except Exit as leave:
         return leave.exit_code
     except BrokenPipeError:
@@ -99,7 +101,18 @@ def _report(error: BaseException, *, as_json: bool) -> int:
 
 def main() -> None:
     """Entry point of the ``tailrace`` command."""
-    sys.exit(run(sys.argv[1:]))
+    code = OTHER_FAILURE
+
+    def leave() -> None:
+        # a thread of Arrow that closes a file only now would wait for an interpreter that is gone, and abort the process
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+    # what is registered first is called last, after what the command has registered
+    atexit.register(leave)
+    code = run(sys.argv[1:])
+    sys.exit(code)
 
 
 def _first_sentence(error: BaseException) -> str:
