@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from pipelines.core.errors import EnvironmentUnfit, UsageError
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}(/[a-z][a-z0-9_]{0,62})*")
 RUNS = "runs"
+_UNSAFE_COMMITS = {"AWS_S3_ALLOW_UNSAFE_RENAME": ("1", "true", "on", "yes", "y"), "AWS_CONDITIONAL_PUT": ("disabled",)}
+"""Settings of ``deltalake`` that give up conditional writes, by variable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,11 @@ class Lakehouse:
     def is_local(self) -> bool:
         """Whether the root is a folder of this machine."""
         return "://" not in self.root or self.root.startswith("file://")
+
+    @property
+    def is_s3(self) -> bool:
+        """Whether the root is in S3, or in a store that speaks its protocol."""
+        return self.root.startswith(("s3://", "s3a://"))
 
     @property
     def folder(self) -> Path:
@@ -76,8 +84,15 @@ class Lakehouse:
     def require_writable(self) -> None:
         """:class:`EnvironmentUnfit` unless a file can be written under a local root (made if need be).
 
-        An object store is not probed: its own refusal comes with the first write, and nothing is half-written then.
+        An object store is not probed: its own refusal comes with the first write, and nothing is half-written then. But
+        an S3 root is refused where a setting of ``deltalake`` lets a commit overwrite another.
         """
+        for variable, unsafe in _UNSAFE_COMMITS.items() if self.is_s3 else ():
+            if os.environ.get(variable, "").lower() in unsafe:
+                raise EnvironmentUnfit(
+                    f"with {variable}={os.environ[variable]} a commit to {self.root} may overwrite another writer's",
+                    hint=f"unset {variable}: commits are then conditional writes",
+                )
         if not self.is_local:
             return
         try:
@@ -87,7 +102,7 @@ class Lakehouse:
         except OSError as error:
             raise EnvironmentUnfit(
                 f"the lakehouse {self.folder} cannot be written: {error.strerror or error}",
-                hint="choose another folder with --lakehouse, or mend its permissions",
+                hint="choose another folder with --lakehouse, or change its permissions",
             ) from None
 
 

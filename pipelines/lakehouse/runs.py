@@ -43,7 +43,7 @@ def record(lakehouse: Lakehouse, row: Mapping[str, Any]) -> None:
             write_deltalake(table, rows, mode="overwrite", schema_mode="merge", predicate=mine, commit_properties=about)
             _compact(lakehouse, str(row["job"]))
 
-    commit(lakehouse, RUNS, write, _ATTEMPTS)
+    commit(lakehouse, RUNS, write, _ATTEMPTS, f"the row of run {row['run_id']}")
 
 
 def _compact(lakehouse: Lakehouse, job_name: str) -> None:

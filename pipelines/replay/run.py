@@ -243,11 +243,14 @@ class _Run:
         from pyspark.errors import PySparkException
 
         from pipelines.batch.stream_analytics.watermarks.file_order import NOT_IN_ORDER
+        from pipelines.replay.write import require_safe_commits
         from pipelines.runtime.session import session
 
         small = fits_driver(self.job, self.plan, self.lakehouse)
         spark = spark or session(short=small and only)
         self.engine["java"] = _java_version(spark)
+        if not small:
+            require_safe_commits(spark, self.lakehouse)
         self.tell("reading the logs")
         for one in self.plan.summaries:
             if one.unsaved is not None:
