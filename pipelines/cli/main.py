@@ -104,7 +104,7 @@ def main() -> None:
     code = OTHER_FAILURE
 
     def leave() -> None:
-        # a thread of Arrow that closes a file only now would wait for an interpreter that is gone, and abort the process
+        # a thread of Arrow that closes a file only now would find no interpreter any more, and abort the process
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
