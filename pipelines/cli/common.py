@@ -72,16 +72,16 @@ def _with_global_options(function: Function) -> Function:
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=getattr(Context, name), annotation=annotation)
         for name, annotation in _OPTIONS.items()
     ]
-    # what a wrapper is called with is told by attributes that mypy does not know of functions
+    # the attributes that give its signature are unknown to mypy
     call.__signature__ = own.replace(parameters=[*own.parameters.values(), *extra])  # type: ignore[attr-defined]
     call.__annotations__ = {**function.__annotations__, **_OPTIONS}
-    # it takes more than the function, which a type of the same name can't say
+    # it takes more options than Function, which its type cannot express
     return call  # type: ignore[return-value]
 
 
 _OPTIONS: dict[str, Any] = {
     "lakehouse": Annotated[
-        str, typer.Option("--lakehouse", help="Folder or URI that holds the tables.", envvar=LAKEHOUSE_VARIABLE)
+        str, typer.Option("--lakehouse", help="Folder or URI of the tables.", envvar=LAKEHOUSE_VARIABLE)
     ],
     "json": Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")],
     "quiet": Annotated[bool, typer.Option("--quiet", help="No progress bars, no notes.")],
@@ -122,7 +122,7 @@ def output_range(from_: str | None, to: str | None) -> OutputRange:
 
     result = OutputRange(instant("--from", from_), instant("--to", to))
     if result.from_us is not None and result.to_us is not None and result.from_us >= result.to_us:
-        raise UsageError("--from must lie before --to: the range is half-open", key="--from")
+        raise UsageError("--from must be before --to: the range is half-open", key="--from")
     return result
 
 
@@ -149,7 +149,7 @@ def emit(data: Any, human: Callable[[Console], None]) -> None:
 
 
 Advance = Callable[[str], None]
-"""Called with a few words when the next step of long work begins."""
+"""Called with the name of the next step of long work when it begins."""
 
 
 @contextmanager
@@ -169,9 +169,9 @@ def progress(title: str, steps: int | None = None) -> Iterator[Advance]:
         task = bar.add_task(title, total=steps)
         begun = False
 
-        def advance(words: str) -> None:
+        def advance(step: str) -> None:
             nonlocal begun
-            bar.update(task, description=f"{title}: {words}", advance=1 if begun else 0)
+            bar.update(task, description=f"{title}: {step}", advance=1 if begun else 0)
             begun = True
 
         yield advance

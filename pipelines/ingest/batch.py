@@ -4,7 +4,7 @@ A batch is one commit to ``arrivals/<input>`` that also names the batch (a Delta
 whole or not at all, and a second time it is a no-op. What is refused is written to ``quarantine/<input>`` *before*
 that, replacing whatever an earlier attempt at the same batch left there: a crash in between loses and doubles nothing,
 the next attempt does both again. Records are judged against the log as it was opened; if another batch was committed
-meanwhile, the commit fails and everything is judged anew. Small files are put together in a commit after that one.
+meanwhile, the commit fails and everything is judged again. Small files are put together in a commit after that one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _BATCH_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
 @dataclass(frozen=True, slots=True)
 class IngestSummary:
-    """What became of one batch. ``refused`` holds the first few of ``quarantined`` records.
+    """What became of one batch. ``refused`` are the first few of ``quarantined`` records.
 
     ``version`` is the log's when the batch was in it; ``compacted_days`` were then put into fewer files.
     """
@@ -129,7 +129,7 @@ def ingest(
             try:
                 summary = work.commit(lakehouse, paths)
             except CommitFailedError:
-                continue  # someone else appended meanwhile: judge anew against the newer log
+                continue  # someone else appended meanwhile: judge again, against the newer log
             progress("compacting")
             summary = _compacted(lakehouse, summary)
             progress("keeping what replays ask first")
@@ -157,8 +157,8 @@ def _with_facts(lakehouse: Lakehouse, job: Job, summary: IngestSummary, work: _B
     try:
         keep_facts(lakehouse, job, summary.input, log, appended)
     except EnvironmentUnfit as error:
-        untold = f"the first replay looks itself for what could not be kept of these days: {error}"
-        return replace(summary, warnings=(*summary.warnings, untold))
+        slower = f"the first replay of these days takes one pass more, since its statistics were not kept: {error}"
+        return replace(summary, warnings=(*summary.warnings, slower))
     return summary
 
 
@@ -175,7 +175,7 @@ def content_id(input_name: str, paths: Sequence[Path]) -> str:
 
 
 class _Reading:
-    """What one reading of the files gives: typed rows in sorted runs, refused records, and what is said of them."""
+    """What one reading of the files gives: typed rows in sorted runs, refused records, and counts of both."""
 
     def __init__(self, schema: pa.Schema, batch_id: str) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="tailrace-ingest-")
@@ -235,7 +235,7 @@ class _Batch:
         return reading
 
     def commit(self, lakehouse: Lakehouse, paths: Sequence[Path]) -> IngestSummary:
-        """Write what is refused, then the rows, and say what became of the batch."""
+        """Write what is refused, then the rows; the summary of both."""
         rows, quarantine = self.reading.rows, self.reading.quarantine
         quarantine.write(lakehouse, quarantine_table(self.part.name))
         self._write_arrivals(lakehouse, rows)
@@ -308,17 +308,17 @@ def _check_columns(log: DeltaTable | None, part: Input) -> None:
         return
     wanted = {field.name: field for field in arrivals_schema(part)}
     own = {name for name, _ in LOG_COLUMNS} | {"arrival_date"}
-    for held in pa.schema(log.schema().to_arrow()):
-        if held.name in own:
+    for column in pa.schema(log.schema().to_arrow()):
+        if column.name in own:
             continue
-        if held.name not in wanted:
+        if column.name not in wanted:
             raise UsageError(
-                f"the log arrivals/{part.name} has a column '{held.name}' that the input does not name",
+                f"the log arrivals/{part.name} has a column '{column.name}' that the input does not name",
                 hint="name it in the job file, or use another input name",
             )
-        if not alike(held.type, wanted[held.name].type):
+        if not alike(column.type, wanted[column.name].type):
             raise UsageError(
-                f"column '{held.name}' is {held.type} in the log arrivals/{part.name},"
-                f" but {wanted[held.name].type} in the job file",
+                f"column '{column.name}' is {column.type} in the log arrivals/{part.name},"
+                f" but {wanted[column.name].type} in the job file",
                 hint="give it the log's type, or use another input name",
             )

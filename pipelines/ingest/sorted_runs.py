@@ -12,16 +12,16 @@ import numpy as np
 import pyarrow as pa
 
 RUN_ROWS = 1_000_000
-"""Rows sorted in memory at once; a larger batch is laid out in several sorted runs."""
+"""Rows sorted in memory at once; a larger batch is written in several sorted runs."""
 BATCH_BYTES = 512 * 2**20
 """So much of one day is written in order without a break."""
 
 
 @dataclass
 class SortedRuns:
-    """Rows in runs of at most about :data:`RUN_ROWS`, each sorted by arrival; all but the last lie on disk.
+    """Rows in runs of at most about :data:`RUN_ROWS`, each sorted by arrival; all but the last are on disk.
 
-    Sorted runs give row groups narrow ranges of arrival time, which is what lets a replay skip them. What they hold of
+    Sorted runs give row groups narrow ranges of arrival time, which is what lets a replay skip them. What they have of
     a day is handed over as one batch, up to :data:`BATCH_BYTES`: the writer's threads overtake each other between
     batches, but not inside one, and a file in order need not be sorted to be replayed.
     """

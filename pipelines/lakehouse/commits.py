@@ -76,7 +76,7 @@ def version_of(lakehouse: Lakehouse, name: str, metadata: Mapping[str, str]) -> 
 
 
 def commits(table: DeltaTable) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Versions with what their commits say of themselves, newest first, as far back as the log goes.
+    """Versions with the metadata of their commits, newest first, as far back as the log goes.
 
     ``DeltaTable.history`` lists later commits than the version that was opened, and numbers them as if there were none.
     """
@@ -91,7 +91,7 @@ def commits(table: DeltaTable) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _described(version: int, about: Mapping[str, Any]) -> str:
-    """A commit for a person: its version, what made it, and the run or batch, where it says so."""
+    """A commit for a person: its version, what made it, and the run or batch, where it names one."""
     own = dict(about)
     with contextlib.suppress(TypeError, ValueError):  # others write there what they like
         own |= json.loads(about["userMetadata"]) if "userMetadata" in about else {}

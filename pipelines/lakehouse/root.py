@@ -51,12 +51,12 @@ class Lakehouse:
         return Path(self.root.removeprefix("file://"))
 
     def uri(self, table: str) -> str:
-        """Where ``table`` lies: a name such as ``windows/my_job``, or an absolute path or URI, which stays itself."""
+        """Where ``table`` is: a name such as ``windows/my_job``, or an absolute path or URI, which stays itself."""
         if "://" in table or table.startswith("/"):
             return table
         if not _NAME.fullmatch(table):
             raise UsageError(
-                f"'{table}' is not a table's name", hint="names are lower-case words, like windows/departures_per_hour"
+                f"'{table}' is not a table's name", hint="names are in lower case, like windows/departures_per_hour"
             )
         return f"{self.root}/{table}"
 

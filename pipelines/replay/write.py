@@ -36,14 +36,14 @@ def with_day(frame: DataFrame, layout: Layout) -> DataFrame:
 
 
 def check_columns(lakehouse: Lakehouse, name: str, frame: DataFrame, output: OutputRange) -> None:
-    """:class:`UsageError` if the table holds other columns than ``frame`` and only a part of it is to be replaced."""
+    """:class:`UsageError` if the table has other columns than ``frame`` and only a part of it is to be replaced."""
     table = lakehouse.open(name)
     if table is None or output == OutputRange():
         return
-    held = {field.name.lower(): field for field in T.StructType.fromJson(json.loads(table.schema().to_json()))}
+    present = {field.name.lower(): field for field in T.StructType.fromJson(json.loads(table.schema().to_json()))}
     given = {field.name.lower(): field for field in frame.schema}
-    for key in sorted(held.keys() | given.keys()):
-        before, now = held.get(key), given.get(key)
+    for key in sorted(present.keys() | given.keys()):
+        before, now = present.get(key), given.get(key)
         if before is not None and now is not None and _plain(before.dataType) == _plain(now.dataType):
             continue
         was = f"{before.name} {before.dataType.simpleString().upper()}" if before else f"no column '{key}'"
@@ -120,7 +120,7 @@ def replace_rows(
 ) -> None:
     """As :func:`pipelines.replay.write.replace_range`, without Spark.
 
-    The days that the range touches are replaced as wholes; what they hold outside of the range is written again with
+    The days that the range touches are replaced as wholes; what they have outside of the range is written again with
     them. Which rows those are is decided by the rows, not by the statistics of files, which are cut to the millisecond.
     """
     assert pc.all(_inside(rows, layout, output)).as_py() is not False, f"{name}: a row lies outside of {output}"
@@ -146,10 +146,12 @@ def replace_rows(
 def _outside(table: DeltaTable, layout: Layout, output: OutputRange, schema: pa.Schema) -> pa.Table:
     """Rows of the days that the range touches which do not lie in it, in the columns of ``schema``."""
     dataset = table.to_pyarrow_dataset()
-    held = {name.lower(): name for name in dataset.schema.names}
+    columns = {name.lower(): name for name in dataset.schema.names}
     ends = [end_us for end_us in (output.from_us, output.to_us) if end_us is not None and end_us % DAY]
-    edges = pc.field(held[layout.day]).isin(pa.array([end_us // DAY for end_us in ends], pa.int32()).cast(pa.date32()))
-    rows = dataset.to_table(filter=edges).select([held[name.lower()] for name in schema.names])
+    edges = pc.field(columns[layout.day]).isin(
+        pa.array([end_us // DAY for end_us in ends], pa.int32()).cast(pa.date32())
+    )
+    rows = dataset.to_table(filter=edges).select([columns[name.lower()] for name in schema.names])
     rows = rows.rename_columns(schema.names).cast(schema)
     return rows.filter(pc.invert(_inside(rows, layout, output)))
 

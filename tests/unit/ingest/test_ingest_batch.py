@@ -64,7 +64,7 @@ def test_a_punctuation_may_speak_for_all_partitions(tmp_path: Path) -> None:
     [
         ('{"arrival_time": "2026', "malformed JSON"),
         ("[1, 2]", "not a JSON object"),
-        ('{"sequence": 3, "sequence": 4}', "key 'sequence' stands there twice"),
+        ('{"sequence": 3, "sequence": 4}', "key 'sequence' occurs twice"),
         (record(3, arrival_time=None), "arrival_time is missing"),
         (record(3, arrival_time="noon"), "arrival_time: 'noon' is not an instant"),
         (record(3, arrival_time="2026-01-01T12:03:00.1234567Z"), "more than six fractional digits"),
@@ -109,7 +109,7 @@ def test_a_line_that_is_not_utf_8_is_quarantined(tmp_path: Path) -> None:
 def test_a_partition_beyond_the_input_s_last_is_quarantined(tmp_path: Path) -> None:
     file = lines(tmp_path / "cars.jsonl", record(1, input_partition=1), record(2, input_partition=2))
     summary = ingest(job(partitions="2"), "cars", [file], tmp_path / "house")
-    assert [one.reason for one in summary.refused] == ["input_partition lies beyond 1, the input's last"]
+    assert [one.reason for one in summary.refused] == ["input_partition is beyond 1, the input's last"]
 
 
 def test_unknown_keys_are_ignored_and_counted(tmp_path: Path) -> None:
