@@ -149,7 +149,7 @@ def emit(data: Any, human: Callable[[Console], None]) -> None:
 
 
 Advance = Callable[[str], None]
-"""Called with the name of the next step of long work when it begins."""
+"""Called with a few words when the next step of long work begins."""
 
 
 @contextmanager
@@ -169,9 +169,9 @@ def progress(title: str, steps: int | None = None) -> Iterator[Advance]:
         task = bar.add_task(title, total=steps)
         begun = False
 
-        def advance(step: str) -> None:
+        def advance(words: str) -> None:
             nonlocal begun
-            bar.update(task, description=f"{title}: {step}", advance=1 if begun else 0)
+            bar.update(task, description=f"{title}: {words}", advance=1 if begun else 0)
             begun = True
 
         yield advance

@@ -135,8 +135,9 @@ def ingest(
             progress("keeping what replays ask first")
             return _with_facts(lakehouse, job, summary, work)
     raise EnvironmentUnfit(
-        f"the log arrivals/{part.name} was changed by others {_ATTEMPTS} times while this batch was read",
-        hint="ingest into one input from one place at a time",
+        f"write conflict: the log {arrivals_table(part.name)} was changed by others {_ATTEMPTS} times in a row while"
+        " this batch was read",
+        hint="nothing of it was appended; run the command again, which is safe",
     )
 
 
@@ -150,15 +151,15 @@ def _compacted(lakehouse: Lakehouse, summary: IngestSummary) -> IngestSummary:
 
 def _with_facts(lakehouse: Lakehouse, job: Job, summary: IngestSummary, work: _Batch) -> IngestSummary:
     """What is kept saves a pass: the batch is in the log whatever comes of it."""
-    log = lakehouse.open(arrivals_table(summary.input))
+    log = lakehouse.open(f"arrivals/{summary.input}")
     if log is None or summary.first_arrival_us is None:
         return summary
     appended = Appended(summary.appended, summary.first_arrival_us, work.newest_day)
     try:
         keep_facts(lakehouse, job, summary.input, log, appended)
     except EnvironmentUnfit as error:
-        slower = f"the first replay of these days takes one pass more, since its statistics were not kept: {error}"
-        return replace(summary, warnings=(*summary.warnings, slower))
+        untold = f"the first replay looks itself for what could not be kept of these days: {error}"
+        return replace(summary, warnings=(*summary.warnings, untold))
     return summary
 
 
