@@ -21,8 +21,8 @@ def longest_run(sequence: Ints, arrival_us: Ints, breaks: Ints) -> npt.NDArray[n
     """A mask of as many records as can be kept so that ``sequence`` rises and ``arrival_us`` never falls.
 
     ``breaks`` are the places of the records that are not in order after the one right before them. Of several longest
-    runs it is the one whose last record jumps ahead least (:meth:`_Piles.longest_backwards`), and before that the one
-    with the earlier lines.
+    runs it is the one whose last record is ahead least (:meth:`_Piles.longest_backwards`), and before that the one with
+    the earlier lines.
 
     This is patience sorting with two keys: a record goes on the pile after the last one that has a record which it may
     follow, so that the number of its pile is the length of the longest run that it ends. The time is n log² n at worst;
@@ -96,18 +96,18 @@ class _Piles:
     def longest_backwards(self) -> Iterator[int]:
         """The records of a longest run, the last one first.
 
-        The last one is that for which its way in sequence, times its way in arrival time, from where runs begin is
-        least: a record with one wild key does not win over a good one, whatever the units of the keys are.
+        The last one is the nearest to where runs begin, by its distance in sequence times its distance in arrival time:
+        a record with one wild key does not win over a good one, whatever the units of the keys are.
         """
         if not self.height:
             return
         lowest = self._pile(0)
         begin, begin_us = self._sequence[lowest[0]], self._arrival_us[lowest[-1]]
 
-        def way(record: int) -> int:
+        def distance(record: int) -> int:
             return (self._sequence[record] - begin + 1) * (self._arrival_us[record] - begin_us + 1)
 
-        record = min(self._pile(self.height - 1), key=way)
+        record = min(self._pile(self.height - 1), key=distance)
         yield record
         for level in range(self.height - 2, -1, -1):
             record = self._first_before(record, level)

@@ -90,17 +90,18 @@ class ArrivalOrder:
         is_new = (sequence > part.tail.sequence) & (arrival_us >= part.tail.arrival_time_us)
         if not is_new.all():
             for index in np.flatnonzero(~is_new).tolist():
-                refused[places.item(index)] = _reason(
-                    sequence.item(index), arrival_us.item(index), part.tail, part.name
-                )
+                refused[places.item(index)] = _reason(_at(index, sequence, arrival_us), part.tail, part.name)
             places, sequence, arrival_us = places[is_new], sequence[is_new], arrival_us[is_new]
         first, part.count = part.count, part.count + len(places)
         if self._settled and part.keep is not None:
-            keep = np.flatnonzero(part.keep[first : part.count])
-            for index in np.setdiff1d(np.arange(len(places)), keep).tolist():
-                before = keep.searchsorted(index) - 1
-                last = Tail(sequence.item(keep[before]), arrival_us.item(keep[before])) if before >= 0 else part.last
-                refused[places.item(index)] = _reason(sequence.item(index), arrival_us.item(index), last, part.name)
+            chosen = part.keep[first : part.count]
+            if len(chosen) < len(places):
+                raise _changed()
+            keep = np.flatnonzero(chosen)
+            for index in np.flatnonzero(~chosen).tolist():
+                earlier = keep[: keep.searchsorted(index)]
+                before = _at(earlier[-1], sequence, arrival_us) if len(earlier) else part.last
+                refused[places.item(index)] = _reason(_at(index, sequence, arrival_us), before, part.name)
             sequence, arrival_us = sequence[keep], arrival_us[keep]
         self._follow(part, first, sequence, arrival_us)
         return refused
@@ -111,14 +112,14 @@ class ArrivalOrder:
             return
         sequences, arrivals_us = np.r_[part.last.sequence, sequence], np.r_[part.last.arrival_time_us, arrival_us]
         breaks = np.flatnonzero((sequences[1:] <= sequences[:-1]) | (arrivals_us[1:] < arrivals_us[:-1]))
-        part.last = Tail(sequence.item(-1), arrival_us.item(-1))
+        part.last = _at(-1, sequence, arrival_us)
         if not self._settled:
             part.pieces.append((self._keys.tell(), len(sequence)))
             self._keys.write(sequence.tobytes() + arrival_us.tobytes())
             if len(breaks):
                 part.breaks.append(first + breaks)
         elif len(breaks):
-            raise DataRefused("the files changed while they were read", hint="nothing was written; ingest them again")
+            raise _changed()
 
     def _longest_run(self, part: _Partition) -> npt.NDArray[np.bool_]:
         sequence, arrival_us = scratch(part.count), scratch(part.count)
@@ -139,11 +140,19 @@ def _by_value(partition: Ints) -> Iterator[tuple[int, Ints]]:
             yield partition.item(places[0]), places
 
 
-def _reason(sequence: int, arrival_us: int, before: Tail, where: str) -> str:
+def _changed() -> DataRefused:
+    return DataRefused("the files changed while they were read", hint="nothing was written; ingest them again")
+
+
+def _at(index: int, sequence: Ints, arrival_us: Ints) -> Tail:
+    return Tail(sequence.item(index), arrival_us.item(index))
+
+
+def _reason(own: Tail, before: Tail, where: str) -> str:
     """Why a record is refused: by the one before it that is kept, else by those after it."""
-    if sequence <= before.sequence:
-        return f"sequence {sequence} does not rise: {before.sequence} came before it {where}"
-    arrival = format_instant(arrival_us)
-    if arrival_us < before.arrival_time_us:
+    if own.sequence <= before.sequence:
+        return f"sequence {own.sequence} does not rise: {before.sequence} came before it {where}"
+    arrival = format_instant(own.arrival_time_us)
+    if own.arrival_time_us < before.arrival_time_us:
         return f"arrival_time {arrival} falls: {format_instant(before.arrival_time_us)} came before it {where}"
-    return f"sequence {sequence}, arrived {arrival}, is ahead of records that come after it {where}"
+    return f"sequence {own.sequence}, arrived {arrival}, is ahead of records that come after it {where}"

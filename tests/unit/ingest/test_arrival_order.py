@@ -62,12 +62,14 @@ def test_the_log_s_last_record_counts_too() -> None:
     assert list(_judge([(0, 7, 80), (0, 8, 69), (0, 8, 70), (FOR_ALL, 3, 90), (FOR_ALL, 4, 30)], tails)) == [0, 1, 3]
 
 
-def test_records_that_changed_between_two_readings_are_not_taken() -> None:
+@pytest.mark.parametrize("then", [[(0, 3, 20), (0, 3, 30)], [(0, 2, 20), (0, 3, 30), (0, 4, 40)]])
+def test_records_that_changed_between_two_readings_are_not_taken(then: list[Row]) -> None:
     order = ArrivalOrder({}.get, io.BytesIO())
-    _reading(order, [(0, 1, 10), (0, 9, 90), (0, 2, 20), (0, 3, 30)], 10)
+    begin: list[Row] = [(0, 1, 10), (0, 9, 90)]
+    _reading(order, [*begin, (0, 2, 20), (0, 3, 30)], 10)
     assert order.settle()
     with pytest.raises(DataRefused, match="the files changed while they were read"):
-        _reading(order, [(0, 1, 10), (0, 9, 90), (0, 3, 20), (0, 3, 30)], 10)
+        _reading(order, [*begin, *then], 10)
 
 
 ROWS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9), st.integers(0, 9)), max_size=20)

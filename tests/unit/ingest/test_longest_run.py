@@ -30,7 +30,7 @@ def _by_trying(records: list[Record]) -> tuple[int, ...]:
         kept = [records[place] for place in choice]
         return all(one[0] < other[0] and one[1] <= other[1] for one, other in pairwise(kept))
 
-    def way(end: int) -> int:
+    def distance(end: int) -> int:
         begin = tuple(map(min, zip(*records, strict=True)))
         return (records[end][0] - begin[0] + 1) * (records[end][1] - begin[1] + 1)
 
@@ -44,7 +44,7 @@ def _by_trying(records: list[Record]) -> tuple[int, ...]:
         if fit:
             ends = {choice[-1] for choice in fit}
             lowest = [end for end in ends if not any(is_lower(other, end) for other in ends)]
-            nearest = min(lowest, key=lambda end: (way(end), records[end]))
+            nearest = min(lowest, key=lambda end: (distance(end), records[end]))
             return min((choice for choice in fit if choice[-1] == nearest), key=lambda choice: choice[::-1])
     return ()
 
