@@ -108,7 +108,7 @@ def _not_running(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """A row that still says running where Dagster saw the process end: that of another machine."""
     if row["status"] != RUNNING:
         return row
-    return {**row, "status": ABANDONED, "error": "its process ended without a word, as Dagster saw"}
+    return {**row, "status": ABANDONED, "error": "its process is gone, as Dagster saw"}
 
 
 def _times(record: dg.RunRecord) -> tuple[int, int]:

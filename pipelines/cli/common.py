@@ -73,16 +73,16 @@ def _with_global_options(function: Function) -> Function:
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=getattr(Context, name), annotation=annotation)
         for name, annotation in _OPTIONS.items()
     ]
-    # what a wrapper is called with is told by attributes that mypy does not know of functions
+    # the attributes that give its signature are unknown to mypy
     call.__signature__ = own.replace(parameters=[*own.parameters.values(), *extra])  # type: ignore[attr-defined]
     call.__annotations__ = {**function.__annotations__, **_OPTIONS}
-    # it takes more than the function, which a type of the same name can't say
+    # it takes more options than Function, which its type cannot express
     return call  # type: ignore[return-value]
 
 
 _OPTIONS: dict[str, Any] = {
     "lakehouse": Annotated[
-        str, typer.Option("--lakehouse", help="Folder or URI that holds the tables.", envvar=LAKEHOUSE_VARIABLE)
+        str, typer.Option("--lakehouse", help="Folder or URI of the tables.", envvar=LAKEHOUSE_VARIABLE)
     ],
     "json": Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")],
     "quiet": Annotated[bool, typer.Option("--quiet", help="No progress bars, no notes.")],
@@ -123,7 +123,7 @@ def output_range(from_: str | None, to: str | None) -> OutputRange:
 
     result = OutputRange(instant("--from", from_), instant("--to", to))
     if result.from_us is not None and result.to_us is not None and result.from_us >= result.to_us:
-        raise UsageError("--from must lie before --to: the range is half-open", key="--from")
+        raise UsageError("--from must be before --to: the range is half-open", key="--from")
     return result
 
 

@@ -39,14 +39,14 @@ def register(app: typer.Typer) -> None:
             summary = run(found, input_name, files, context().lakehouse, batch, progress=advance)
         for warning in summary.warnings:
             note(f"warning: {warning}")
-        emit(summary.as_dict(), lambda out: _tell(out, summary))
+        emit(summary.as_dict(), lambda out: _print(out, summary))
         if summary.quarantined:
             if context().json:
                 raise typer.Exit(DataRefused.exit_code)
             raise _refusal(summary)
 
 
-def _tell(out: Console, summary: IngestSummary) -> None:
+def _print(out: Console, summary: IngestSummary) -> None:
     if summary.already_ingested:
         out.print(f"batch {summary.batch_id} is in arrivals/{summary.input} already: nothing to do", markup=False)
         return
@@ -64,7 +64,7 @@ def _refusal(summary: IngestSummary) -> DataRefused:
     more = summary.quarantined - len(places)
     shown = "".join(f"\n  {place}" for place in places) + (f"\n  and {more} more" if more > 0 else "")
     return DataRefused(
-        f"{summary.quarantined} record(s) were refused and lie in quarantine/{summary.input};"
+        f"{summary.quarantined} record(s) were refused and are in quarantine/{summary.input};"
         f" the other {summary.appended} were appended:{shown}\n"
-        f"mend them and ingest them as a batch of their own; 'tailrace show JOB quarantine' lists all"
+        f"correct them and ingest them as a batch of their own; 'tailrace show JOB quarantine' lists all"
     )

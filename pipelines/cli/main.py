@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import json
 import os
@@ -32,7 +33,7 @@ COMMANDS = (
 )
 
 OTHER_FAILURE = 4
-"""Exit code of a failure that Tailrace has no words for: most often the environment's."""
+"""Exit code of a failure that Tailrace does not know: most often the environment's."""
 
 
 def application() -> Commands:
@@ -63,40 +64,58 @@ def application() -> Commands:
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line ``arguments`` (without the program's name) and return its exit code."""
-    debug, as_json = "--debug" in arguments, "--json" in arguments
     try:
         # outside typer's standalone mode, leaving with a code is what the call returns
         code = typer.main.get_command(application())(list(arguments), prog_name="tailrace", standalone_mode=False)
+        sys.stdout.flush()
     except Exit as leave:
         return leave.exit_code
-    except (Abort, KeyboardInterrupt):
-        sentence, code, data = "stopped before it was done", 130, None
-    except TyperException as error:
-        sentence, code, data = f"{error.format_message()} (tailrace --help shows how it is called)", 2, None
-    except TailraceError as error:
-        sentence, code, data = str(error), error.exit_code, error.as_dict()
     except BrokenPipeError:
         # the reader has seen enough, as with `tailrace show ... | head`; point stdout away so that exit cannot fail
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception as error:
-        sentence, code, data = _first_sentence(error), OTHER_FAILURE, None
-    else:
-        return code if isinstance(code, int) else 0
-    if debug:
-        traceback.print_exc()
+    except (Exception, KeyboardInterrupt) as error:
+        if "--debug" in arguments:
+            traceback.print_exc()
+        return _report(error, as_json="--json" in arguments)
+    return code if isinstance(code, int) else 0
+
+
+def _report(error: BaseException, *, as_json: bool) -> int:
+    """Print what went wrong as one sentence on stderr, under ``--json`` also as an object; the exit code."""
+    data: dict[str, object] = {}
+    match error:
+        case Abort() | KeyboardInterrupt():
+            sentence, code = "stopped before it was done", 130
+        case TyperException():
+            sentence, code = f"{error.format_message()} (tailrace --help shows how it is called)", 2
+        case TailraceError():
+            sentence, code, data = str(error), error.exit_code, error.as_dict()
+        case _:
+            sentence, code = _first_sentence(error), OTHER_FAILURE
     sys.stderr.write(f"error: {sentence}\n")
     if as_json:
-        sys.stdout.write(json.dumps({**(data or {"error": "Error", "message": sentence}), "exit_code": code}) + "\n")
+        sys.stdout.write(json.dumps({"error": "Error", "message": sentence, **data, "exit_code": code}) + "\n")
     return code
 
 
 def main() -> None:
     """Entry point of the ``tailrace`` command."""
-    sys.exit(run(sys.argv[1:]))
+    code = OTHER_FAILURE
+
+    def leave() -> None:
+        # a thread of Arrow that closes a file only now would find no interpreter any more, and abort the process
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+    # what is registered first is called last, after what the command has registered
+    atexit.register(leave)
+    code = run(sys.argv[1:])
+    sys.exit(code)
 
 
-def _first_sentence(error: Exception) -> str:
+def _first_sentence(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     what = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
     return f"{what}; nothing was half-written; --debug shows where it happened"

@@ -4,7 +4,7 @@ A batch is one commit to ``arrivals/<input>`` that also names the batch (a Delta
 whole or not at all, and a second time it is a no-op. What is refused is written to ``quarantine/<input>`` *before*
 that, replacing whatever an earlier attempt at the same batch left there: a crash in between loses and doubles nothing,
 the next attempt does both again. Records are judged against the log as it was opened; if another batch was committed
-meanwhile, the commit fails and everything is judged anew. Small files are put together in a commit after that one.
+meanwhile, the commit fails and everything is judged again. Small files are put together in a commit after that one.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import hashlib
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import date
-from itertools import pairwise
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import BinaryIO
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
@@ -28,25 +28,24 @@ from pipelines.core.errors import EnvironmentUnfit, UsageError, did_you_mean
 from pipelines.core.model import Input, Job
 from pipelines.core.time import format_instant
 from pipelines.ingest.order import ArrivalOrder
-from pipelines.ingest.readers import Refused, read_file
+from pipelines.ingest.quarantine import Quarantine
+from pipelines.ingest.readers import Chunk, Refused, read_file
 from pipelines.ingest.records import PUNCTUATION, Judge
+from pipelines.ingest.sorted_runs import SortedRuns
 from pipelines.ingest.tails import Tails
+from pipelines.lakehouse.commits import version_of
 from pipelines.lakehouse.compact import compact, file_layout
+from pipelines.lakehouse.layout import arrivals_table, quarantine_table
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.lakehouse.schema import LOG_COLUMNS, QUARANTINE, alike, arrivals_schema
+from pipelines.lakehouse.schema import LOG_COLUMNS, alike, arrivals_schema
 
-RUN_ROWS = 1_000_000
-"""Rows sorted in memory at once; a larger batch is laid out in several sorted runs."""
-BATCH_BYTES = 512 * 2**20
-"""So much of one day is written in order without a break."""
 _ATTEMPTS = 5
 _BATCH_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
-_SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
 class IngestSummary:
-    """What became of one batch. ``refused`` holds the first few of ``quarantined`` records.
+    """What became of one batch. ``refused`` are the first few of ``quarantined`` records.
 
     ``version`` is the log's when the batch was in it; ``compacted_days`` were then put into fewer files.
     """
@@ -116,33 +115,32 @@ def ingest(
     batch_id = batch or content_id(part.name, paths)
     lakehouse.require_writable()
     for _ in range(_ATTEMPTS):
-        log = lakehouse.open(f"arrivals/{part.name}")
+        log = lakehouse.open(arrivals_table(part.name))
         if log is not None and log.transaction_version(_application(part.name, batch_id)) is not None:
             # who took the batch may have been killed before this
             return _compacted(
                 lakehouse, IngestSummary(part.name, batch_id, tuple(map(str, paths)), already_ingested=True)
             )
         _check_columns(log, part)
-        with _Batch(part, batch_id, log) as work:
-            for path in paths:
-                progress(path.name)
-                work.read(path)
+        with tempfile.TemporaryFile(prefix="tailrace-ingest-") as keys, _Batch(part, batch_id, log, keys) as work:
+            work.read(paths, progress)
             progress("writing")
             try:
                 summary = work.commit(lakehouse, paths)
             except CommitFailedError:
-                continue  # someone else appended meanwhile: judge anew against the newer log
+                continue  # someone else appended meanwhile: judge again, against the newer log
             progress("compacting")
             return _compacted(lakehouse, summary)
     raise EnvironmentUnfit(
-        f"the log arrivals/{part.name} was changed by others {_ATTEMPTS} times while this batch was read",
-        hint="ingest into one input from one place at a time",
+        f"write conflict: the log {arrivals_table(part.name)} was changed by others {_ATTEMPTS} times in a row while"
+        " this batch was read",
+        hint="nothing of it was appended; run the command again, which is safe",
     )
 
 
 def _compacted(lakehouse: Lakehouse, summary: IngestSummary) -> IngestSummary:
     """Days in many small files are put into few; the batch is in the log whatever comes of it."""
-    log = lakehouse.open(f"arrivals/{summary.input}")
+    log = lakehouse.open(arrivals_table(summary.input))
     assert log is not None, summary.input
     done = compact(log)
     return replace(summary, compacted_days=done.days, warnings=(*summary.warnings, *done.warnings))
@@ -160,200 +158,119 @@ def content_id(input_name: str, paths: Sequence[Path]) -> str:
     return whole.hexdigest()[:32]
 
 
-class _Batch:
-    """One attempt at a batch: judged rows in sorted runs, refused records, and their commit."""
+class _Reading:
+    """What one reading of the files gives: typed rows in sorted runs, refused records, and counts of both."""
 
-    def __init__(self, part: Input, batch_id: str, log: DeltaTable | None) -> None:
+    def __init__(self, schema: pa.Schema, batch_id: str) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="tailrace-ingest-")
+        self.rows = SortedRuns(schema, Path(self._folder.name))
+        self.quarantine = Quarantine(Path(self._folder.name), batch_id)
+        self.ignored: Counter[str] = Counter()
+        self.punctuations = 0
+
+    def add(self, rows: pa.Table, chunk: Chunk, refused: Sequence[Refused]) -> None:
+        """One chunk, judged."""
+        self.rows.add(rows)
+        self.quarantine.add(refused)
+        self.ignored += chunk.ignored
+        self.punctuations += pc.sum(pc.equal(rows["kind"], PUNCTUATION)).as_py() or 0
+
+    def close(self) -> None:
+        """Remove its files."""
+        self.quarantine.close()
+        self._folder.cleanup()
+
+
+class _Batch:
+    """One attempt at a batch: its records judged against the log as it was opened, and their commit."""
+
+    def __init__(self, part: Input, batch_id: str, log: DeltaTable | None, keys: BinaryIO) -> None:
         self.part = part
         self.batch_id = batch_id
         self.log = log
         self.schema = arrivals_schema(part)
         tails = Tails(log)
-        self.judge = Judge(part, batch_id, ArrivalOrder(tails.of))
-        self.rows = SortedRuns(self.schema)
-        self.refused: list[Refused] = []
-        self.ignored: Counter[str] = Counter()
-        self.punctuations = 0
+        self._open = ExitStack()
+        self.order = ArrivalOrder(tails.of, keys)
+        self.judge = Judge(part, batch_id, self.order)
 
     def __enter__(self) -> _Batch:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.rows.close()
+        self._open.close()
 
-    def read(self, path: Path) -> None:
-        for chunk in read_file(path, [column.name for column in self.part.columns]):
-            rows, refused = self.judge.rows(chunk)
-            self.rows.add(rows)
-            self.refused += refused
-            self.ignored += chunk.ignored
-            self.punctuations += rows["kind"].to_pylist().count(PUNCTUATION)
+    def read(self, paths: Sequence[Path], progress: Callable[[str], None]) -> None:
+        """Judge every record; twice where some break the order, since what to keep is known at the end only."""
+        self.reading = self._read(paths, progress)
+        if self.order.settle():
+            self.reading.close()
+            self.reading = self._read(paths, progress)
+
+    def _read(self, paths: Sequence[Path], progress: Callable[[str], None]) -> _Reading:
+        reading = _Reading(self.schema, self.batch_id)
+        self._open.callback(reading.close)
+        for path in paths:
+            progress(path.name)
+            for chunk in read_file(path, [column.name for column in self.part.columns]):
+                rows, refused = self.judge.rows(chunk)
+                reading.add(rows, chunk, refused)
+        return reading
 
     def commit(self, lakehouse: Lakehouse, paths: Sequence[Path]) -> IngestSummary:
-        self._write_quarantine(lakehouse)
-        self._write_arrivals(lakehouse)
-        log = lakehouse.open(f"arrivals/{self.part.name}")
+        """Write what is refused, then the rows; the summary of both."""
+        rows, quarantine = self.reading.rows, self.reading.quarantine
+        quarantine.write(lakehouse, quarantine_table(self.part.name))
+        self._write_arrivals(lakehouse, rows)
         return IngestSummary(
             input=self.part.name,
             batch_id=self.batch_id,
             files=tuple(map(str, paths)),
             already_ingested=False,
-            events=self.rows.count - self.punctuations,
-            punctuations=self.punctuations,
-            quarantined=len(self.refused),
-            refused=tuple(self.refused[:_SHOWN]),
+            events=rows.count - self.reading.punctuations,
+            punctuations=self.reading.punctuations,
+            quarantined=quarantine.count,
+            refused=quarantine.first,
             warnings=tuple(
                 f"'{name}' is not a column of input {self.part.name}; it was ignored in {count} record(s)"
-                for name, count in sorted(self.ignored.items())
+                for name, count in sorted(self.reading.ignored.items())
             ),
-            first_arrival_us=self.rows.first_us,
-            last_arrival_us=self.rows.last_us,
-            version=log.version() if log is not None else None,
+            first_arrival_us=rows.first_us,
+            last_arrival_us=rows.last_us,
+            version=version_of(lakehouse, arrivals_table(self.part.name), {"batch_id": self.batch_id}),
         )
 
-    def _write_quarantine(self, lakehouse: Lakehouse) -> None:
-        name = f"quarantine/{self.part.name}"
-        table = lakehouse.open(name)
-        rows = pa.Table.from_pylist(
-            [
-                {
-                    "raw": one.raw,
-                    "reason": one.reason,
-                    "source": one.source,
-                    "position": one.position,
-                    "batch_id": self.batch_id,
-                }
-                for one in self.refused
-            ],
-            schema=QUARANTINE,
-        )
-        mine = f"batch_id = '{self.batch_id}'"
-        if table is None:
-            if self.refused:
-                write_deltalake(lakehouse.uri(name), rows, mode="append", partition_by=["batch_id"])
-        elif self.refused:
-            write_deltalake(table, rows, mode="overwrite", predicate=mine)
-        elif any(part.get("batch_id") == self.batch_id for part in table.partitions()):
-            table.delete(mine)
-
-    def _write_arrivals(self, lakehouse: Lakehouse) -> None:
+    def _write_arrivals(self, lakehouse: Lakehouse, rows: SortedRuns) -> None:
         """The commit point: rows and the batch's name together, on exactly the log that was judged against."""
         commit = CommitProperties(
             custom_metadata={"tailrace": "ingest", "batch_id": self.batch_id},
             app_transactions=[Transaction(_application(self.part.name, self.batch_id), 1)],
             max_commit_retries=0,
         )
+        name, layout = arrivals_table(self.part.name), file_layout(self.schema)
         if self.log is not None:
             write_deltalake(
                 self.log,
-                self.rows.reader(),
+                rows.reader(),
                 mode="append",
                 schema_mode="merge",
                 commit_properties=commit,
-                writer_properties=file_layout(self.rows.schema),
+                writer_properties=layout,
             )
             return
-        name = f"arrivals/{self.part.name}"
         try:
             write_deltalake(
                 lakehouse.uri(name),
-                self.rows.reader(),
+                rows.reader(),
                 mode="error",
                 partition_by=["arrival_date"],
                 commit_properties=commit,
-                writer_properties=file_layout(self.rows.schema),
+                writer_properties=layout,
             )
         except DeltaError as error:
             if lakehouse.open(name) is None:
                 raise
             raise CommitFailedError(str(error)) from error
-
-
-@dataclass
-class SortedRuns:
-    """Rows in runs of at most about :data:`RUN_ROWS`, each sorted by arrival; all but the last lie on disk.
-
-    Sorted runs give row groups narrow ranges of arrival time, which is what lets a replay skip them. What they hold of
-    a day is handed over as one batch, up to :data:`BATCH_BYTES`: the writer's threads overtake each other between
-    batches, but not inside one, and a file in order need not be sorted to be replayed.
-    """
-
-    schema: pa.Schema
-    count: int = 0
-    first_us: int | None = None
-    last_us: int | None = None
-    _held: list[pa.Table] = field(default_factory=list)
-    _held_rows: int = 0
-    _spilled: list[Path] = field(default_factory=list)
-    _folder: tempfile.TemporaryDirectory[str] | None = None
-
-    def add(self, rows: pa.Table) -> None:
-        if not len(rows):
-            return
-        times = rows["arrival_time"].cast(pa.int64()).to_numpy()
-        first_us, last_us = int(times.min()), int(times.max())
-        self.first_us = first_us if self.first_us is None else min(self.first_us, first_us)
-        self.last_us = last_us if self.last_us is None else max(self.last_us, last_us)
-        self._held.append(rows)
-        self._held_rows += len(rows)
-        self.count += len(rows)
-        if self._held_rows >= RUN_ROWS:
-            self._spill()
-
-    def reader(self) -> pa.RecordBatchReader:
-        """All rows, run after run; may be asked for once more after a failed attempt."""
-        return pa.RecordBatchReader.from_batches(self.schema, self._batches())
-
-    def close(self) -> None:
-        if self._folder is not None:
-            self._folder.cleanup()
-
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        held: list[pa.Table] = []
-        for rows in self._days():
-            if held and (_day(held[0]) != _day(rows) or sum(one.nbytes for one in held) >= BATCH_BYTES):
-                yield from _together(held)
-                held = []
-            held.append(rows)
-        yield from _together(held)
-
-    def _days(self) -> Iterator[pa.Table]:
-        """The runs, each cut where a day ends."""
-        for run in self._runs():
-            days = np.asarray(run["arrival_date"].cast(pa.int32()))
-            begin = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), len(run)]
-            yield from (run.slice(start, end - start) for start, end in pairwise(begin) if start < end)
-
-    def _runs(self) -> Iterator[pa.Table]:
-        for path in self._spilled:
-            with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as stream:
-                yield stream.read_all()
-        yield self._sorted()
-
-    def _sorted(self) -> pa.Table:
-        if not self._held:
-            return self.schema.empty_table()
-        keys = [(name, "ascending") for name in ("arrival_time", "input_partition", "sequence")]
-        return pa.concat_tables(self._held).combine_chunks().sort_by(keys)
-
-    def _spill(self) -> None:
-        if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="tailrace-ingest-")
-        path = Path(self._folder.name) / f"{len(self._spilled)}.arrow"
-        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, self.schema) as stream:
-            stream.write_table(self._sorted())
-        self._spilled.append(path)
-        self._held, self._held_rows = [], 0
-
-
-def _day(rows: pa.Table) -> date:
-    day = rows["arrival_date"][0].as_py()
-    assert isinstance(day, date), day
-    return day
-
-
-def _together(tables: Sequence[pa.Table]) -> list[pa.RecordBatch]:
-    return pa.concat_tables(tables).combine_chunks().to_batches() if tables else []
 
 
 def _application(input_name: str, batch_id: str) -> str:
@@ -374,17 +291,17 @@ def _check_columns(log: DeltaTable | None, part: Input) -> None:
         return
     wanted = {field.name: field for field in arrivals_schema(part)}
     own = {name for name, _ in LOG_COLUMNS} | {"arrival_date"}
-    for held in pa.schema(log.schema().to_arrow()):
-        if held.name in own:
+    for column in pa.schema(log.schema().to_arrow()):
+        if column.name in own:
             continue
-        if held.name not in wanted:
+        if column.name not in wanted:
             raise UsageError(
-                f"the log arrivals/{part.name} has a column '{held.name}' that the input does not name",
+                f"the log arrivals/{part.name} has a column '{column.name}' that the input does not name",
                 hint="name it in the job file, or use another input name",
             )
-        if not alike(held.type, wanted[held.name].type):
+        if not alike(column.type, wanted[column.name].type):
             raise UsageError(
-                f"column '{held.name}' is {held.type} in the log arrivals/{part.name},"
-                f" but {wanted[held.name].type} in the job file",
+                f"column '{column.name}' is {column.type} in the log arrivals/{part.name},"
+                f" but {wanted[column.name].type} in the job file",
                 hint="give it the log's type, or use another input name",
             )

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
+from pipelines.core.errors import DataRefused
 from pipelines.core.time import format_instant
+from pipelines.ingest.longest_run import Ints, longest_run, scratch
 from pipelines.lakehouse.arrival_log import FOR_ALL
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,54 +23,136 @@ class Tail:
     arrival_time_us: int
 
 
-class ArrivalOrder:
-    """Judges records in file order against the last one *taken* of their partition, so a bad one spoils nothing else.
+_NO_TAIL = Tail(-1, np.iinfo(np.int64).min)
 
-    ``tail_of(partition)`` says what the log holds already; it is asked once for each partition met.
+
+@dataclass(slots=True)
+class _Partition:
+    """What a batch has of one input partition after the log's tail, its records numbered from 0 in file order.
+
+    ``breaks`` are the numbers of records that are not in order after the one before them, ``pieces`` are places in the
+    file of keys with their lengths, ``keep`` is the mask of the records to take where not all are.
     """
 
-    def __init__(self, tail_of: Callable[[int], Tail | None]) -> None:
+    name: str
+    tail: Tail
+    last: Tail
+    count: int = 0
+    breaks: list[Ints] = field(default_factory=list)
+    pieces: list[tuple[int, int]] = field(default_factory=list)
+    keep: npt.NDArray[np.bool_] | None = None
+
+
+class ArrivalOrder:
+    """Judges the records of a batch in file order, however they are cut into chunks.
+
+    A record is refused that does not come after the log's last one of its partition, and of the others all but a
+    longest run in order (:func:`~pipelines.ingest.longest_run.longest_run`), so that one wild record refuses no good
+    one. The longest run is known at the end only: where a partition breaks the order, :meth:`settle` is true, and all
+    records must be judged once more.
+
+    ``tail_of(partition)`` gives the log's last record; it is asked once for each partition met. ``keys`` is an empty
+    file for the sequences and arrival times of the batch, 16 bytes a record.
+    """
+
+    def __init__(self, tail_of: Callable[[int], Tail | None], keys: BinaryIO) -> None:
         self._tail_of = tail_of
-        self._tails: dict[int, Tail | None] = {}
+        self._keys = keys
+        self._partitions: dict[int, _Partition] = {}
+        self._settled = False
 
     def judge(self, partition: Ints, sequence: Ints, arrival_us: Ints) -> dict[int, str]:
-        """Reasons by position for the records that break the order; the others become the new tails."""
-        for value in np.unique(partition):
-            if int(value) not in self._tails:
-                self._tails[int(value)] = self._tail_of(int(value))
-        if self._all_rise(partition, sequence, arrival_us):
-            return {}
-        return self._one_by_one(partition, sequence, arrival_us)
+        """Reasons by position for the records that are refused; before :meth:`settle`, for those behind the log's tail.
 
-    def _all_rise(self, partition: Ints, sequence: Ints, arrival_us: Ints) -> bool:
-        """Whether nothing breaks the order, found without a loop over records; takes them all if so."""
-        if not len(partition):
-            return True
-        order = np.argsort(partition, kind="stable")
-        part, seq, arr = partition[order], sequence[order], arrival_us[order]
-        same = part[1:] == part[:-1]
-        if np.any(same & ((seq[1:] <= seq[:-1]) | (arr[1:] < arr[:-1]))):
-            return False
-        firsts = np.flatnonzero(np.r_[True, ~same])
-        for first in firsts:
-            tail = self._tails[int(part[first])]
-            if tail is not None and (seq[first] <= tail.sequence or arr[first] < tail.arrival_time_us):
-                return False
-        for last in np.r_[firsts[1:] - 1, len(part) - 1]:
-            self._tails[int(part[last])] = Tail(int(seq[last]), int(arr[last]))
-        return True
-
-    def _one_by_one(self, partition: Ints, sequence: Ints, arrival_us: Ints) -> dict[int, str]:
+        Raises :class:`DataRefused` if the records are not those that were judged before :meth:`settle`.
+        """
         refused: dict[int, str] = {}
-        rows = zip(partition.tolist(), sequence.tolist(), arrival_us.tolist(), strict=True)
-        for index, (part, seq, arr) in enumerate(rows):
-            tail = self._tails[part]
-            name = "for all partitions" if part == FOR_ALL else f"in input partition {part}"
-            if tail is not None and seq <= tail.sequence:
-                refused[index] = f"sequence {seq} does not rise: {tail.sequence} came before it {name}"
-            elif tail is not None and arr < tail.arrival_time_us:
-                before = format_instant(tail.arrival_time_us)
-                refused[index] = f"arrival_time {format_instant(arr)} falls: {before} came before it {name}"
-            else:
-                self._tails[part] = Tail(seq, arr)
+        for number, places in _by_value(partition):
+            if number not in self._partitions:
+                name = "for all partitions" if number == FOR_ALL else f"in input partition {number}"
+                tail = self._tail_of(number) or _NO_TAIL
+                self._partitions[number] = _Partition(name, tail, tail)
+            refused |= self._judge(self._partitions[number], places, sequence[places], arrival_us[places])
         return refused
+
+    def settle(self) -> bool:
+        """Find the longest runs; whether that refuses some of the records judged so far."""
+        broken = [part for part in self._partitions.values() if part.breaks]
+        for part in broken:
+            part.keep = self._longest_run(part)
+        for part in self._partitions.values():
+            part.last, part.count = part.tail, 0
+        self._settled = True
+        return bool(broken)
+
+    def _judge(self, part: _Partition, places: Ints, sequence: Ints, arrival_us: Ints) -> dict[int, str]:
+        refused: dict[int, str] = {}
+        is_new = (sequence > part.tail.sequence) & (arrival_us >= part.tail.arrival_time_us)
+        if not is_new.all():
+            for index in np.flatnonzero(~is_new).tolist():
+                refused[places.item(index)] = _reason(_at(index, sequence, arrival_us), part.tail, part.name)
+            places, sequence, arrival_us = places[is_new], sequence[is_new], arrival_us[is_new]
+        first, part.count = part.count, part.count + len(places)
+        if self._settled and part.keep is not None:
+            chosen = part.keep[first : part.count]
+            if len(chosen) < len(places):
+                raise _changed()
+            keep = np.flatnonzero(chosen)
+            for index in np.flatnonzero(~chosen).tolist():
+                earlier = keep[: keep.searchsorted(index)]
+                before = _at(earlier[-1], sequence, arrival_us) if len(earlier) else part.last
+                refused[places.item(index)] = _reason(_at(index, sequence, arrival_us), before, part.name)
+            sequence, arrival_us = sequence[keep], arrival_us[keep]
+        self._follow(part, first, sequence, arrival_us)
+        return refused
+
+    def _follow(self, part: _Partition, first: int, sequence: Ints, arrival_us: Ints) -> None:
+        """Find where records, numbered from ``first``, break the order, without a loop; keep their keys."""
+        if not len(sequence):
+            return
+        sequences, arrivals_us = np.r_[part.last.sequence, sequence], np.r_[part.last.arrival_time_us, arrival_us]
+        breaks = np.flatnonzero((sequences[1:] <= sequences[:-1]) | (arrivals_us[1:] < arrivals_us[:-1]))
+        part.last = _at(-1, sequence, arrival_us)
+        if not self._settled:
+            part.pieces.append((self._keys.tell(), len(sequence)))
+            self._keys.write(sequence.tobytes() + arrival_us.tobytes())
+            if len(breaks):
+                part.breaks.append(first + breaks)
+        elif len(breaks):
+            raise _changed()
+
+    def _longest_run(self, part: _Partition) -> npt.NDArray[np.bool_]:
+        sequence, arrival_us = scratch(part.count), scratch(part.count)
+        begin = 0
+        for place, count in part.pieces:
+            self._keys.seek(place)
+            keys = np.frombuffer(self._keys.read(16 * count), np.int64)
+            sequence[begin : begin + count], arrival_us[begin : begin + count] = keys[:count], keys[count:]
+            begin += count
+        return longest_run(sequence, arrival_us, np.concatenate(part.breaks))
+
+
+def _by_value(partition: Ints) -> Iterator[tuple[int, Ints]]:
+    """The input partitions and the positions of their records, in file order."""
+    order = np.argsort(partition, kind="stable")
+    for places in np.split(order, np.flatnonzero(np.diff(partition[order])) + 1):
+        if len(places):
+            yield partition.item(places[0]), places
+
+
+def _changed() -> DataRefused:
+    return DataRefused("the files changed while they were read", hint="nothing was written; ingest them again")
+
+
+def _at(index: int, sequence: Ints, arrival_us: Ints) -> Tail:
+    return Tail(sequence.item(index), arrival_us.item(index))
+
+
+def _reason(own: Tail, before: Tail, where: str) -> str:
+    """Why a record is refused: by the one before it that is kept, else by those after it."""
+    if own.sequence <= before.sequence:
+        return f"sequence {own.sequence} does not rise: {before.sequence} came before it {where}"
+    arrival = format_instant(own.arrival_time_us)
+    if own.arrival_time_us < before.arrival_time_us:
+        return f"arrival_time {arrival} falls: {format_instant(before.arrival_time_us)} came before it {where}"
+    return f"sequence {own.sequence}, arrived {arrival}, is ahead of records that come after it {where}"

@@ -1,4 +1,4 @@
-"""Files as chunks of records: JSON lines, CSV with a header, Parquet; each record knows where it stands.
+"""Files as chunks of records: JSON lines, CSV with a header, Parquet; each record knows its line or row.
 
 A record that cannot be read at all (not JSON, wrong number of fields) becomes a :class:`Refused`; everything after it
 is read as if it were not there. A file that lacks a column as a whole, or breaks off, raises :class:`DataRefused`.
@@ -23,7 +23,7 @@ from pipelines.core.errors import DataRefused, UsageError, did_you_mean
 from pipelines.ingest.values import decode_json
 
 CHUNK = 50_000
-"""Records held at once."""
+"""Records in memory at once."""
 MAX_CSV_FIELD = 1 << 20
 """Characters in one CSV field; more is taken for a quote that was never closed."""
 
@@ -54,7 +54,7 @@ class Chunk:
 
 
 def read_file(path: Path, payload: Sequence[str]) -> Iterator[Chunk]:
-    """The records of one file; its name says the format: .jsonl .json .ndjson .csv (also .gz), .parquet."""
+    """The records of one file; the end of its name is the format: .jsonl .json .ndjson .csv (also .gz), .parquet."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     zipped = bool(suffixes) and suffixes[-1] == ".gz"
     kind = suffixes[-2] if zipped and len(suffixes) > 1 else (suffixes[-1] if suffixes else "")
@@ -271,6 +271,6 @@ def _check_columns(names: Sequence[str], payload: Iterable[str], source: str) ->
             )
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise DataRefused(f"the column '{twice[0]}' stands there twice", file=source, hint="nothing was written")
+        raise DataRefused(f"the column '{twice[0]}' occurs twice", file=source, hint="nothing was written")
     known = {*ORDER, *OPTIONAL, *payload}
     return [name for name in names if name not in known]

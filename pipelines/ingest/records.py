@@ -90,7 +90,7 @@ class Judge:
         refuse(_true(pc.less(partition, 0)), "input_partition is negative")
         if self._part.partitions is not None:
             last = self._part.partitions - 1
-            refuse(_true(pc.greater(partition, last)), f"input_partition lies beyond {last}, the input's last")
+            refuse(_true(pc.greater(partition, last)), f"input_partition is beyond {last}, the input's last")
         refuse(is_punctuation & ~timed, "a punctuation without punctuation_time")
         refuse(~is_punctuation & timed, "an event with a punctuation_time")
         self._check_fine_text(columns, refuse)

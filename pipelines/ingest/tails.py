@@ -18,7 +18,7 @@ class Tails:
     """The last record of each input partition, read from as few files as possible, newest first.
 
     Inside a partition arrival times never fall, so once a record of it is known, no file that ends before that
-    record's arrival can hold a later one.
+    record's arrival can have a later one.
     """
 
     def __init__(self, table: DeltaTable | None) -> None:
@@ -31,7 +31,7 @@ class Tails:
         self._fragments: dict[str, ds.Fragment] | None = None
 
     def of(self, partition: int) -> Tail | None:
-        """The last record of ``partition``, or None where the log holds none."""
+        """The last record of ``partition``, or None where the log has none."""
         for file in self._files:
             known = self._known.get(partition)
             if known is not None and file.last_us is not None and file.last_us < known.arrival_time_us:

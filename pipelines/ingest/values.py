@@ -31,7 +31,7 @@ from pipelines.lakehouse.schema import TIMESTAMP
 
 
 class JsonNumber(str):
-    """A JSON number with a fraction or exponent, kept as it was written until its column says what it is."""
+    """A JSON number with a fraction or exponent, kept as it was written until its column gives its type."""
 
     __slots__ = ()
 
@@ -42,7 +42,7 @@ _NUMBER_PATTERN = re.compile(_NUMBER[1:-1], re.ASCII)
 _CANONICAL_INSTANT = r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?Z?$"
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 FINE_FRACTION = r"[.,]\d{6}\d*[1-9]"
-"""More than six fractional digits that say something."""
+"""More than six fractional digits that are not all zeros."""
 
 _GREATEST_FLOAT = float(np.finfo(np.float32).max)
 _EXACT = Context(prec=80, traps=[Inexact, InvalidOperation])
@@ -105,7 +105,7 @@ def _instants(column: pa.Array, truncate: bool) -> tuple[pa.Array, dict[int, str
     else:
         factor = {"s": 1_000_000, "ms": 1_000, "us": 1}[column.type.unit]
         outside = (ticks < MIN_INSTANT_US // factor) | (ticks > MAX_INSTANT_US // factor)
-        refused = {int(i): "lies outside the years 1 to 9999" for i in np.flatnonzero(outside)}
+        refused = {int(i): "is outside the years 1 to 9999" for i in np.flatnonzero(outside)}
         micros = np.where(outside, 0, ticks) * factor
     if refused:
         absent = absent.copy()
@@ -133,7 +133,7 @@ def _as_a_whole(values: Sequence[Any], kind: pa.DataType) -> pa.Array | None:
         if kind.equals(TIMESTAMP) and kinds == {str}:
             text = pa.array(values, pa.string())
             instants = _canonical_instants(text) if _all_match(text, _CANONICAL_INSTANT) else None
-            # Arrow knows a year 0, which tables cannot hold
+            # Arrow knows a year 0, which tables cannot store
             return instants if instants is not None and not _before_year_1(instants) else None
     except (pa.ArrowException, OverflowError, ValueError):
         return None
@@ -176,7 +176,7 @@ def _all_match(text: pa.Array, pattern: str) -> bool:
 
 
 def one(value: Any, kind: pa.DataType, *, truncate: bool = False) -> Any:
-    """``value`` as the Python value of type ``kind``; ValueError says why it does not fit."""
+    """``value`` as the Python value of type ``kind``; ValueError with the reason if it does not fit."""
     if value is None:
         return None
     if pa.types.is_string(kind):
@@ -235,7 +235,7 @@ def _text(value: Any) -> str:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise ValueError("holds half of a surrogate pair, which is no text") from None
+            raise ValueError("has half of a surrogate pair, which is no text") from None
         return str(value)
     if isinstance(value, int):
         return str(value)
@@ -273,7 +273,7 @@ def _integer(value: Any, kind: pa.DataType) -> int:
 
 def _double(value: Any, kind: pa.DataType) -> float:
     if isinstance(value, float):
-        result = value  # typed in the file: NaN and infinities are what the file says
+        result = value  # typed in the file: NaN and infinities are values of the file
         overflown = False
     else:
         _number(value, kind)
@@ -363,19 +363,19 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(result) != len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"key '{twice}' stands there twice")
+        raise ValueError(f"key '{twice}' occurs twice")
     return result
 
 
-def _constant(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON number")
+def _constant(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON number")
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=JsonNumber, parse_constant=_constant)
 
 
 def decode_json(text: str) -> Any:
-    """One JSON value, numbers exact; ValueError also for ``NaN``, keys that stand twice and bottomless nesting."""
+    """One JSON value, numbers exact; ValueError also for ``NaN``, keys that occur twice and bottomless nesting."""
     try:
         return _DECODER.decode(text)
     except json.JSONDecodeError as error:

@@ -57,6 +57,13 @@ def _ordering(
     if isinstance(part, schema.StreamAnalyticsSection):
         return model.StreamAnalyticsOrdering(part.early_arrival, part.late_arrival, part.out_of_order, part.action)
     if isinstance(part, schema.AtlasSection):
+        for key in ("allowed_lateness", "idle_timeout"):
+            if part.boundary == "processing_time" and key in part.model_fields_set:
+                raise say.error(
+                    f"windows by processing_time take no '{key}', since nothing is late there; leave it out, or choose"
+                    " boundary: event_time",
+                    (*path, key),
+                )
         return model.AtlasOrdering(
             part.allowed_lateness, part.idle_timeout, part.idle_rule, part.partition_idle_timeout, part.boundary
         )

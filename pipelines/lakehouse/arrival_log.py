@@ -14,10 +14,10 @@ from pipelines.core.time import DAY, MILLISECOND, date_of, day_of, from_datetime
 from pipelines.lakehouse.arrow import plain_rows, read_stream
 
 FOR_ALL = -1
-"""Stands for the null partition of a punctuation that speaks for all."""
+"""In place of the null partition of a punctuation for all partitions."""
 
 _CUT_US = MILLISECOND - 1
-"""Statistics hold whole milliseconds: a true maximum may lie this much above what they say."""
+"""Statistics have whole milliseconds: a true maximum may be this much above theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,13 @@ class LogFile:
 
     @property
     def lies_in_its_day(self) -> bool:
-        """Whether the path alone tells the day, as Delta's writers lay files out but need not."""
+        """Whether the path alone gives the day: Delta's writers name files so, but need not."""
         if self.arrival_day is None:
             return False
         return re.fullmatch(f"arrival_date={date_of(self.arrival_day).isoformat()}/[^/%]+", self.path) is not None
 
     def may_hold(self, from_us: int | None, to_us: int | None) -> bool:
-        """Whether an arrival in ``[from_us, to_us]`` can lie in this file."""
+        """Whether an arrival in ``[from_us, to_us]`` can be in this file."""
         first_us, last_us = self.first_us, self.last_us
         if self.arrival_day is not None:
             day_us = self.arrival_day * DAY
@@ -52,22 +52,22 @@ class LogFile:
         )
 
     def lies_within(self, from_us: int | None, to_us: int | None) -> bool:
-        """Whether every arrival of this file is known to lie in ``[from_us, to_us]``."""
+        """Whether every arrival of this file is known to be in ``[from_us, to_us]``."""
         return (from_us is None or (self.first_us is not None and self.first_us >= from_us)) and (
             to_us is None or (self.last_us is not None and self.last_us <= to_us)
         )
 
     def may_hold_partition(self, partition: int) -> bool:
-        """Whether a record of this input partition can lie in this file."""
+        """Whether a record of this input partition can be in this file."""
         if partition == FOR_ALL:
             return self.null_partitions
         return self.partitions is None or self.partitions[0] <= partition <= self.partitions[1]
 
 
 def data_files(table: DeltaTable, columns: Sequence[str]) -> list[dict[str, Any]]:
-    """What the Delta log says of each data file, in those of ``columns`` that it has at all."""
-    told = read_stream(table.get_add_actions(flatten=True))
-    return plain_rows(told.select([name for name in columns if name in told.column_names]))
+    """What the Delta log has of each data file, in those of ``columns`` that it has at all."""
+    actions = read_stream(table.get_add_actions(flatten=True))
+    return plain_rows(actions.select([name for name in columns if name in actions.column_names]))
 
 
 def log_files(table: DeltaTable) -> list[LogFile]:
@@ -76,7 +76,7 @@ def log_files(table: DeltaTable) -> list[LogFile]:
 
 
 def shows_all_rows(table: DeltaTable) -> bool:
-    """Whether files alone say what the table holds: no row of them is masked, no column is renamed."""
+    """Whether the files are all of the table: no row of them is masked, no column is renamed."""
     return bool(table.protocol().min_reader_version <= 1)
 
 

@@ -1,7 +1,7 @@
 """Keep arrival logs in few files: what many small batches brought of a day becomes one file, sorted by arrival time.
 
 A replay opens every file of its days, so its cost must not grow with the number of batches. Compaction is a commit of
-its own that says of every file that no row changed (``dataChange`` false): the live run passes over it, nothing becomes
+its own that marks every file as unchanged rows (``dataChange`` false): the live run passes over it, nothing becomes
 stale, older versions can still be read, because the files that it replaces stay where they are. A process killed
 meanwhile leaves the log as it was; whoever ingests next does what is still to do.
 """
@@ -35,7 +35,7 @@ ROWS_A_GROUP = 128 * 1024
 ROWS_A_PAGE = 8 * 1024
 """Row groups and pages of hours and minutes rather than of days: an hour's replay reads no more than that."""
 COMPACTION = "compaction"
-"""What ``tailrace`` says in the metadata of such a commit."""
+"""The value of ``tailrace`` in the metadata of such a commit."""
 
 
 def file_layout(schema: pa.Schema) -> WriterProperties:
@@ -65,7 +65,7 @@ class Compacted:
 
 
 def compact(log: DeltaTable) -> Compacted:
-    """Put days of ``log``, opened at its newest version, that lie in many small files into few; never raises for them.
+    """Put days of ``log``, opened at its newest version, that are in many small files into few; never raises for them.
 
     A day of the log is closed when a later one has begun. At most :data:`DAYS_AT_ONCE` days, the newest first: the
     rest are left to the next call.

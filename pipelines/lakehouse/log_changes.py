@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import date
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from deltalake.fs import DeltaStorageHandler
 
 from pipelines.core.time import DAY, MILLISECOND, day_of, parse_instant
 from pipelines.lakehouse.arrival_log import LogFile, log_files
+from pipelines.lakehouse.commits import commits
 from pipelines.lakehouse.compact import is_compaction
 
 _CUT_US = MILLISECOND - 1
@@ -66,9 +68,9 @@ def changes_since(log: DeltaTable, version: int, since_us: int) -> list[Change]:
 
 def last_change(log: DeltaTable) -> int:
     """The newest version of ``log`` that changed rows: compactions after it are passed over."""
-    for commit in log.history(_LOOKED_BACK):
-        if not is_compaction(commit):
-            return int(commit["version"])
+    for version, about in islice(commits(log), _LOOKED_BACK):
+        if not is_compaction(about):
+            return version
     return log.version()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from pipelines.core.errors import EnvironmentUnfit, UsageError
 _NAME = re.compile(r"_?[a-z][a-z0-9_]{0,62}(/[a-z][a-z0-9_]{0,62})*")
 """What begins with an underscore is the product's own: no input and no job can be called so."""
 RUNS = "runs"
+_UNSAFE_COMMITS = {"AWS_S3_ALLOW_UNSAFE_RENAME": ("1", "true", "on", "yes", "y"), "AWS_CONDITIONAL_PUT": ("disabled",)}
+"""Settings of ``deltalake`` that give up conditional writes, by variable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +42,22 @@ class Lakehouse:
         return "://" not in self.root or self.root.startswith("file://")
 
     @property
+    def is_s3(self) -> bool:
+        """Whether the root is in S3, or in a store that speaks its protocol."""
+        return self.root.startswith(("s3://", "s3a://"))
+
+    @property
     def folder(self) -> Path:
         """The root as a path; only where :attr:`is_local`."""
         return Path(self.root.removeprefix("file://"))
 
     def uri(self, table: str) -> str:
-        """Where ``table`` lies: a name such as ``windows/my_job``, or an absolute path or URI, which stays itself."""
+        """Where ``table`` is: a name such as ``windows/my_job``, or an absolute path or URI, which stays itself."""
         if "://" in table or table.startswith("/"):
             return table
         if not _NAME.fullmatch(table):
             raise UsageError(
-                f"'{table}' is not a table's name", hint="names are lower-case words, like windows/departures_per_hour"
+                f"'{table}' is not a table's name", hint="names are in lower case, like windows/departures_per_hour"
             )
         return f"{self.root}/{table}"
 
@@ -77,8 +85,15 @@ class Lakehouse:
     def require_writable(self) -> None:
         """:class:`EnvironmentUnfit` unless a file can be written under a local root (made if need be).
 
-        An object store is not probed: its own refusal comes with the first write, and nothing is half-written then.
+        An object store is not probed: its own refusal comes with the first write, and nothing is half-written then. But
+        an S3 root is refused where a setting of ``deltalake`` lets a commit overwrite another.
         """
+        for variable, unsafe in _UNSAFE_COMMITS.items() if self.is_s3 else ():
+            if os.environ.get(variable, "").lower() in unsafe:
+                raise EnvironmentUnfit(
+                    f"with {variable}={os.environ[variable]} a commit to {self.root} may overwrite another writer's",
+                    hint=f"unset {variable}: commits are then conditional writes",
+                )
         if not self.is_local:
             return
         try:
@@ -88,7 +103,7 @@ class Lakehouse:
         except OSError as error:
             raise EnvironmentUnfit(
                 f"the lakehouse {self.folder} cannot be written: {error.strerror or error}",
-                hint="choose another folder with --lakehouse, or mend its permissions",
+                hint="choose another folder with --lakehouse, or change its permissions",
             ) from None
 
 

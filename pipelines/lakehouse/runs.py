@@ -1,7 +1,7 @@
 """The run ledger: one row a plan executed, written before the work begins and replaced when it ends.
 
 A run that was killed stays ``running``; the next run of the same job on the same machine sees that its process is gone
-and marks it ``abandoned``. Which tables a run committed stands in ``versions_written``, and in each commit's metadata.
+and marks it ``abandoned``. The tables that a run committed are in ``versions_written``, and in each commit's metadata.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def record(lakehouse: Lakehouse, row: Mapping[str, Any]) -> None:
             write_deltalake(table, rows, mode="overwrite", schema_mode="merge", predicate=mine, commit_properties=about)
             _compact(lakehouse, str(row["job"]))
 
-    commit(lakehouse, RUNS, write, _ATTEMPTS)
+    commit(lakehouse, RUNS, write, _ATTEMPTS, f"the row of run {row['run_id']}")
 
 
 def _compact(lakehouse: Lakehouse, job_name: str) -> None:
@@ -81,7 +81,7 @@ def abandon_dead(lakehouse: Lakehouse, job_name: str) -> list[str]:
     for run in runs_of(lakehouse, job_name):
         owner, _, process_id = (run["process"] or "").rpartition("/")
         if run["status"] == RUNNING and owner == host and not _alive(int(process_id)):
-            what = "its process ended without a word; run the range again, which mends what it left"
+            what = "its process is gone; run the range again, which replaces what it left"
             record(lakehouse, {**run, "status": ABANDONED, "error": what})
             dead.append(run["run_id"])
     return dead

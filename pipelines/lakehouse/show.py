@@ -40,7 +40,7 @@ _RUNS = Layout("", "", ("started_at", "run_id"))
 
 
 def tables_of(job: Job) -> dict[str, tuple[tuple[str, ...], Layout]]:
-    """What ``show`` calls a table, the tables that are meant, and how they are laid out."""
+    """The names of tables for ``show``, the tables that are meant, and their layout."""
     inputs = [part.name for part in job.inputs]
     known: dict[str, tuple[tuple[str, ...], Layout]] = {
         "windows": ((windows_table(job),), WINDOWS),
@@ -65,7 +65,7 @@ def rows_of(
     """The rows of one table of ``job`` in a total order, or None where it was never written.
 
     ``table`` is one of :func:`tables_of`; a range acts on ``window_end`` or on the arrival time, and on nothing in
-    ``runs`` and ``quarantine``. Several inputs' rows stand together, with a column ``input`` in front. Raises
+    ``runs`` and ``quarantine``. Several inputs' rows are put together, with a column ``input`` in front. Raises
     :class:`UsageError` for an unknown table.
     """
     known = tables_of(job)
@@ -97,7 +97,7 @@ def in_total_order(rows: pa.Table, first: Sequence[str]) -> pa.Table:
 
 
 def plain_rows(rows: pa.Table) -> list[dict[str, Any]]:
-    """JSON-ready rows, as the module says."""
+    """JSON-ready rows, as described above."""
     columns = {name: _plain_column(rows[name]) for name in rows.column_names}
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 

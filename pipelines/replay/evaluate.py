@@ -25,7 +25,7 @@ from pipelines.replay.fingerprint import fingerprint
 from pipelines.replay.io_metrics import scanned, watched
 from pipelines.replay.read import log_slices, read_arrivals
 from pipelines.replay.summary import Findings
-from pipelines.replay.write import check_columns, replace_range, with_day
+from pipelines.replay.write import check_columns, replace_range, require_safe_commits, with_day
 
 
 def evaluate(
@@ -43,6 +43,8 @@ def evaluate(
     before the first commit. Raises :class:`UsageError` if a part of a table of other columns would be replaced.
     """
     found.engine["java"] = _java_version(spark)
+    if plan.writer == "spark":
+        require_safe_commits(spark, lakehouse)
     evaluator = _Evaluator(plan, job, lakehouse, spark, found)
     with ExitStack() as kept:
         for stage in stages_of(plan):

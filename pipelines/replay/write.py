@@ -8,19 +8,26 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from delta import exceptions as delta_errors
 from deltalake import CommitProperties, DeltaTable, write_deltalake
-from pyspark.sql import DataFrame
+from deltalake.exceptions import CommitFailedError
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from pipelines.core.errors import UsageError
+from pipelines.core.errors import EnvironmentUnfit, UsageError
 from pipelines.core.model import OutputRange
-from pipelines.core.time import DAY
-from pipelines.lakehouse.commits import commit
+from pipelines.core.time import DAY, format_instant
+from pipelines.lakehouse.commits import commit, version_of
 from pipelines.lakehouse.layout import Layout, is_whole_days
 from pipelines.lakehouse.root import Lakehouse
 
 _ATTEMPTS = 5
+_CONFLICTS = tuple(vars(delta_errors)[name] for name in delta_errors.__all__)
+_UNSAFE_LOG_STORES = tuple(
+    f"io.delta.storage.{name}" for name in ("S3SingleDriverLogStore", "GCSLogStore", "HDFSLogStore", "LocalLogStore")
+)
+"""Those of Delta that do not see another process's commit on S3; the first is the default."""
 
 
 def with_day(frame: DataFrame, layout: Layout) -> DataFrame:
@@ -29,14 +36,14 @@ def with_day(frame: DataFrame, layout: Layout) -> DataFrame:
 
 
 def check_columns(lakehouse: Lakehouse, name: str, frame: DataFrame, output: OutputRange) -> None:
-    """:class:`UsageError` if the table holds other columns than ``frame`` and only a part of it is to be replaced."""
+    """:class:`UsageError` if the table has other columns than ``frame`` and only a part of it is to be replaced."""
     table = lakehouse.open(name)
     if table is None or output == OutputRange():
         return
-    held = {field.name.lower(): field for field in T.StructType.fromJson(json.loads(table.schema().to_json()))}
+    present = {field.name.lower(): field for field in T.StructType.fromJson(json.loads(table.schema().to_json()))}
     given = {field.name.lower(): field for field in frame.schema}
-    for key in sorted(held.keys() | given.keys()):
-        before, now = held.get(key), given.get(key)
+    for key in sorted(present.keys() | given.keys()):
+        before, now = present.get(key), given.get(key)
         if before is not None and now is not None and _plain(before.dataType) == _plain(now.dataType):
             continue
         was = f"{before.name} {before.dataType.simpleString().upper()}" if before else f"no column '{key}'"
@@ -57,39 +64,50 @@ def replace_range(
 ) -> int:
     """Replace what lies in ``[from, to)`` by ``rows`` (which have their day column) in one commit; its version.
 
-    Nothing is committed if a row lies outside the range. An open range replaces the table, columns included.
+    Nothing is committed if a row lies outside the range. An open range replaces the table, columns included. The rows
+    are the same whatever others commit meanwhile, so a write that conflicts is tried again; :class:`EnvironmentUnfit`
+    if it conflicts each time.
     """
-    told = {"userMetadata": json.dumps(dict(metadata))}
+    about = {"userMetadata": json.dumps(dict(metadata))}
     if isinstance(rows, pa.Table):
-        replace_rows(rows, lakehouse, name, layout, output, told)
+        replace_rows(rows, lakehouse, name, layout, output, about)
     else:
-        _replace_by_spark(rows, lakehouse, name, layout, output, told)
-    return _version_of(lakehouse, name, told)
+        _replace_by_spark(rows, lakehouse, name, layout, output, about)
+    return version_of(lakehouse, name, about)
+
+
+def require_safe_commits(spark: SparkSession, lakehouse: Lakehouse) -> None:
+    """:class:`EnvironmentUnfit` where Spark's commits to an S3 root may overwrite those of other writers."""
+    key = f"spark.delta.logStore.{lakehouse.root.partition('://')[0]}.impl"
+    if lakehouse.is_s3 and (spark.conf.get(key, None) or _UNSAFE_LOG_STORES[0]) in _UNSAFE_LOG_STORES:
+        raise EnvironmentUnfit(
+            f"Spark's commits to {lakehouse.root} may overwrite those of other writers",
+            hint=f"set {key} to a log store that commits with conditional writes",
+        )
 
 
 def _replace_by_spark(
-    frame: DataFrame, lakehouse: Lakehouse, name: str, layout: Layout, output: OutputRange, told: Mapping[str, str]
+    frame: DataFrame, lakehouse: Lakehouse, name: str, layout: Layout, output: OutputRange, about: Mapping[str, str]
 ) -> None:
+    require_safe_commits(frame.sparkSession, lakehouse)
     # a day in few files, and a big day in several: balanced by Spark as it runs, without a pass to sample
     laid_out = frame.hint("rebalance", layout.day).sortWithinPartitions(layout.day, layout.time)
-    writer = laid_out.write.format("delta").mode("overwrite").partitionBy(layout.day)
-    writer = writer.options(**told)
     condition = layout.days(output) if is_whole_days(output) else layout.condition(output)
-    if condition is None:
-        writer = writer.option("overwriteSchema", "true")
-    elif lakehouse.open(name) is not None:
-        writer = writer.option("replaceWhere", condition)
-    writer.save(lakehouse.uri(name))
+    how = {"overwriteSchema": "true"} if condition is None else {"replaceWhere": condition}
+    writer = laid_out.write.format("delta").mode("overwrite").partitionBy(layout.day).options(**about, **how)
+
+    def write(_: DeltaTable | None) -> None:
+        try:
+            writer.save(lakehouse.uri(name))
+        except _CONFLICTS as conflict:
+            raise CommitFailedError(str(conflict)) from conflict
+
+    commit(lakehouse, name, write, _ATTEMPTS, _described(output))
 
 
-def _version_of(lakehouse: Lakehouse, name: str, told: Mapping[str, str]) -> int:
-    """The version of the commit that was told this."""
-    table = lakehouse.open(name)
-    assert table is not None, name
-    for entry in table.history(50):
-        if told.items() <= entry.items():
-            return int(entry["version"])
-    raise AssertionError(f"{name}: the commit just made is not in the log")
+def _described(output: OutputRange) -> str:
+    ends = ["" if end_us is None else format_instant(end_us) for end_us in (output.from_us, output.to_us)]
+    return f"the range [{', '.join(ends)})"
 
 
 def _plain(kind: T.DataType) -> str:
@@ -98,40 +116,42 @@ def _plain(kind: T.DataType) -> str:
 
 
 def replace_rows(
-    rows: pa.Table, lakehouse: Lakehouse, name: str, layout: Layout, output: OutputRange, told: Mapping[str, str]
+    rows: pa.Table, lakehouse: Lakehouse, name: str, layout: Layout, output: OutputRange, about: Mapping[str, str]
 ) -> None:
     """As :func:`pipelines.replay.write.replace_range`, without Spark.
 
-    The days that the range touches are replaced as wholes; what they hold outside of the range is written again with
+    The days that the range touches are replaced as wholes; what they have outside of the range is written again with
     them. Which rows those are is decided by the rows, not by the statistics of files, which are cut to the millisecond.
     """
     assert pc.all(_inside(rows, layout, output)).as_py() is not False, f"{name}: a row lies outside of {output}"
     # another commit meanwhile, whatever it did, may have changed what is kept
-    about = CommitProperties(custom_metadata=dict(told), max_commit_retries=0)
+    properties = CommitProperties(custom_metadata=dict(about), max_commit_retries=0)
     days = layout.days(output)
 
     def write(table: DeltaTable | None) -> None:
         if table is None:
             place, sorted_rows = lakehouse.uri(name), _sorted(rows, layout)
-            write_deltalake(place, sorted_rows, mode="error", partition_by=[layout.day], commit_properties=about)
+            write_deltalake(place, sorted_rows, mode="error", partition_by=[layout.day], commit_properties=properties)
         elif days is None:
             sorted_rows = _sorted(rows, layout)
-            write_deltalake(table, sorted_rows, mode="overwrite", schema_mode="overwrite", commit_properties=about)
+            write_deltalake(table, sorted_rows, mode="overwrite", schema_mode="overwrite", commit_properties=properties)
         else:
             kept = [] if is_whole_days(output) else [_outside(table, layout, output, rows.schema)]
             together = _sorted(pa.concat_tables([rows, *kept]), layout)
-            write_deltalake(table, together, mode="overwrite", predicate=days, commit_properties=about)
+            write_deltalake(table, together, mode="overwrite", predicate=days, commit_properties=properties)
 
-    commit(lakehouse, name, write, _ATTEMPTS)
+    commit(lakehouse, name, write, _ATTEMPTS, _described(output))
 
 
 def _outside(table: DeltaTable, layout: Layout, output: OutputRange, schema: pa.Schema) -> pa.Table:
     """Rows of the days that the range touches which do not lie in it, in the columns of ``schema``."""
     dataset = table.to_pyarrow_dataset()
-    held = {name.lower(): name for name in dataset.schema.names}
+    columns = {name.lower(): name for name in dataset.schema.names}
     ends = [end_us for end_us in (output.from_us, output.to_us) if end_us is not None and end_us % DAY]
-    edges = pc.field(held[layout.day]).isin(pa.array([end_us // DAY for end_us in ends], pa.int32()).cast(pa.date32()))
-    rows = dataset.to_table(filter=edges).select([held[name.lower()] for name in schema.names])
+    edges = pc.field(columns[layout.day]).isin(
+        pa.array([end_us // DAY for end_us in ends], pa.int32()).cast(pa.date32())
+    )
+    rows = dataset.to_table(filter=edges).select([columns[name.lower()] for name in schema.names])
     rows = rows.rename_columns(schema.names).cast(schema)
     return rows.filter(pc.invert(_inside(rows, layout, output)))
 

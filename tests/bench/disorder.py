@@ -128,7 +128,7 @@ def _delays(model: Disorder, rng: np.random.Generator, count: int) -> tuple[Ints
         EARLY: -(model.early_from_us + 1 + rng.exponential(10 * MINUTE, count)),
         AHEAD: -rng.uniform(0, model.ahead_to_us, count),
     }
-    return sort, np.choose_strategy(sort, [by_sort[one] for one in range(5)]).astype(np.int64)
+    return sort, np.choose(sort, [by_sort[one] for one in range(5)]).astype(np.int64)
 
 
 def _sequences(partition: Ints, next_sequence: Ints) -> Ints:

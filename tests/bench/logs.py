@@ -14,7 +14,8 @@ from deltalake import CommitProperties, write_deltalake
 
 from bench.disorder import Disorder, as_table, chunks
 from bench.questions import DEPARTURES, READINGS
-from pipelines.ingest.batch import SortedRuns, ingest
+from pipelines.ingest.batch import ingest
+from pipelines.ingest.sorted_runs import SortedRuns
 from pipelines.lakehouse.compact import file_layout
 from pipelines.lakehouse.layout import arrivals_table
 from pipelines.lakehouse.root import Lakehouse
@@ -52,18 +53,18 @@ def generated(model: Disorder, cache: Path) -> Log:
         return log
     shutil.rmtree(folder, ignore_errors=True)
     schema = arrivals_schema(READINGS.job().input(READINGS.input))
-    rows = SortedRuns(schema)
-    for chunk in chunks(model):
-        rows.add(as_table(chunk, schema))
-    write_deltalake(
-        log.uri,
-        rows.reader(),
-        mode="error",
-        partition_by=["arrival_date"],
-        writer_properties=file_layout(schema),
-        commit_properties=CommitProperties(custom_metadata={"tailrace": "ingest", "batch_id": "bench"}),
-    )
-    rows.close()
+    with tempfile.TemporaryDirectory() as spilled:
+        rows = SortedRuns(schema, Path(spilled))
+        for chunk in chunks(model):
+            rows.add(as_table(chunk, schema))
+        write_deltalake(
+            log.uri,
+            rows.reader(),
+            mode="error",
+            partition_by=["arrival_date"],
+            writer_properties=file_layout(schema),
+            commit_properties=CommitProperties(custom_metadata={"tailrace": "ingest", "batch_id": "bench"}),
+        )
     done.write_text(json.dumps(asdict(model), indent=2) + "\n")
     return log
 

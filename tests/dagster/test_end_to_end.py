@@ -140,5 +140,5 @@ def test_a_replay_that_was_killed_is_recognised_and_replayed_for_its_range(
     ledger = runs_of(Lakehouse.at(root), "tolls")
     assert [run["status"] for run in ledger] == ["abandoned", "succeeded"]
     assert (ledger[1]["output_from"], ledger[1]["output_to"]) == (ledger[0]["output_from"], ledger[0]["output_to"])
-    assert "its process ended without a word" in ledger[1]["reason"]
+    assert "its process is gone" in ledger[1]["reason"]
     assert DeltaTable(f"{root}/windows/tolls").to_pyarrow_table().num_rows > 0

@@ -24,7 +24,7 @@ _JOB = """
 job: example
 profile: atlas
 inputs: {{docs: {{columns: "at TIMESTAMP, k STRING", timestamp_by: at{input_extra}}}}}
-ordering: {{allowed_lateness: {lateness}{ordering_extra}}}
+ordering: {{{ordering}}}
 query:
   from: docs
   group_by: [{group_by}]
@@ -103,20 +103,18 @@ def replay(
     rows: list[tuple[Any, ...]],
     *,
     window: str = TUMBLING_5M,
-    lateness: str = "0s",
+    ordering: str = "allowed_lateness: 0s",
     group_by: str = "",
     extra: str = "end_of_log: flush",
     input_extra: str = "",
-    ordering_extra: str = "",
     query_extra: str = "",
 ) -> Outcome:
     text = _JOB.format(
         window=window,
-        lateness=lateness,
+        ordering=ordering,
         group_by=group_by,
         extra=extra,
         input_extra=input_extra,
-        ordering_extra=ordering_extra,
         query_extra=query_extra,
     )
     return Outcome(run(parse_job("tailrace: 1" + text), {"docs": _log(spark, rows)}))
@@ -149,9 +147,7 @@ def test_holding_leaves_out_the_window_that_the_log_does_not_close(spark: SparkS
 
 
 def test_windows_of_processing_time_take_documents_by_arrival_and_close_by_arrival(spark: SparkSession) -> None:
-    outcome = replay(
-        spark, TABLE_1, extra="end_of_log: hold", ordering_extra=", boundary: processing_time", lateness="0s"
-    )
+    outcome = replay(spark, TABLE_1, extra="end_of_log: hold", ordering="boundary: processing_time")
     assert outcome.counts() == {"12:00-12:05": 4}
     assert set(outcome.column("verdict")) == {"accepted"}
     assert [_clock(moment) for moment in outcome.column("system_timestamp")][:3] == ["12:00", "12:01", "12:03"]
@@ -160,8 +156,8 @@ def test_windows_of_processing_time_take_documents_by_arrival_and_close_by_arriv
 def test_lateness_keeps_a_window_open_until_the_watermark_passes_its_end_by_it(spark: SparkSession) -> None:
     events = ["12:00", "12:01", "12:03", "12:02", "12:04", "12:01", "12:05", "12:06", "12:04", "12:07"]
     rows = [("13:00", at, str(index)) for index, at in enumerate(events)]
-    assert replay(spark, rows, lateness="2m", extra="").counts() == {"12:00-12:05": 7}
-    assert replay(spark, rows, lateness="2m1us", extra="").counts() == {}
+    assert replay(spark, rows, ordering="allowed_lateness: 2m", extra="").counts() == {"12:00-12:05": 7}
+    assert replay(spark, rows, ordering="allowed_lateness: 2m1us", extra="").counts() == {}
 
 
 def test_a_document_is_late_exactly_when_its_window_has_closed(spark: SparkSession) -> None:
@@ -171,7 +167,7 @@ def test_a_document_is_late_exactly_when_its_window_has_closed(spark: SparkSessi
         ("13:00", "12:07", "closes"),
         ("13:00", "12:04:59.999999", "late"),
     ]
-    outcome = replay(spark, rows, lateness="2m")
+    outcome = replay(spark, rows, ordering="allowed_lateness: 2m")
     assert outcome.column("verdict") == ["accepted", "accepted", "accepted", "dropped"]
     assert outcome.column("reasons") == [[], [], [], ["late"]]
     assert outcome.verdicts[3]["system_timestamp"] is None
@@ -193,7 +189,7 @@ def test_idle_closes_recorded_as_punctuations_give_the_published_table(spark: Sp
 
 def test_a_punctuation_closes_windows_whatever_the_lateness(spark: SparkSession) -> None:
     rows = [("12:00", "12:01", "a"), ("12:06", None, ["12:05"]), ("12:07", "12:04", "late"), ("12:08", "12:05", "b")]
-    outcome = replay(spark, rows, lateness="1h", extra="")
+    outcome = replay(spark, rows, ordering="allowed_lateness: 1h", extra="")
     assert outcome.column("verdict") == ["accepted", "dropped", "accepted"]
     assert outcome.watermarks() == [None, "12:05", "12:05"]
     assert outcome.counts() == {"12:00-12:05": 1}
@@ -224,7 +220,7 @@ def test_a_punctuation_for_one_partition_lifts_that_partition_only(spark: SparkS
         ("12:02", "12:09", "b", 0),
         ("12:03", "12:10", "c", 0),
     ]
-    outcome = replay(spark, rows, lateness="10m")
+    outcome = replay(spark, rows, ordering="allowed_lateness: 10m")
     assert outcome.watermarks() == [None, "12:10", "12:10"]
     assert outcome.column("verdict") == ["accepted", "dropped", "accepted"]
 
@@ -236,7 +232,7 @@ def test_the_lateness_still_holds_back_partitions_that_a_foreign_punctuation_doe
         ("12:02", "12:03", "b", 0),
         ("12:03", "12:01", "c", 0),
     ]
-    outcome = replay(spark, rows, lateness="8m")
+    outcome = replay(spark, rows, ordering="allowed_lateness: 8m")
     assert outcome.watermarks() == [None, "12:12", "12:12"]
     assert outcome.column("verdict") == ["accepted", "accepted", "accepted"]
 
@@ -272,7 +268,7 @@ def test_where_acts_after_ordering(spark: SparkSession) -> None:
 
 def test_a_document_lies_in_every_hop_that_holds_it(spark: SparkSession) -> None:
     rows = [("12:01", f"12:00:{second:02}", str(second)) for second in (0, 4, 5, 19, 20)]
-    outcome = replay(spark, rows, window="{hopping: {size: 20s, hop: 5s}}", lateness="1h")
+    outcome = replay(spark, rows, window="{hopping: {size: 20s, hop: 5s}}", ordering="allowed_lateness: 1h")
     starts: dict[str, list[str]] = {}
     for row in outcome.windows:
         for k in row["ks"]:
@@ -327,8 +323,11 @@ def test_sessions_are_apart_by_partition_value_and_null_is_a_value(spark: SparkS
 
 def test_a_document_within_the_gap_of_two_open_sessions_merges_them(spark: SparkSession) -> None:
     rows = [("13:00", "12:00", "a"), ("13:00", "12:07", "a"), ("13:00", "12:03", "a")]
-    assert replay(spark, rows, window=SESSION, lateness="1h").counts() == {"12:00-12:12": 3}
-    assert replay(spark, rows, window=SESSION, lateness="0s").counts() == {"12:00-12:05": 1, "12:03-12:12": 2}
+    assert replay(spark, rows, window=SESSION, ordering="allowed_lateness: 1h").counts() == {"12:00-12:12": 3}
+    assert replay(spark, rows, window=SESSION, ordering="allowed_lateness: 0s").counts() == {
+        "12:00-12:05": 1,
+        "12:03-12:12": 2,
+    }
 
 
 def test_a_session_closes_when_the_watermark_passes_its_end_by_the_lateness(spark: SparkSession) -> None:
@@ -338,34 +337,34 @@ def test_a_session_closes_when_the_watermark_passes_its_end_by_the_lateness(spar
         ("13:00", "12:04", "a"),
         ("13:00", "12:20", "b"),
     ]
-    outcome = replay(spark, rows, window=SESSION, lateness="1m", extra="")
+    outcome = replay(spark, rows, window=SESSION, ordering="allowed_lateness: 1m", extra="")
     assert outcome.column("verdict") == ["accepted"] * 4
     assert outcome.counts() == {"12:00-12:09": 2, "12:05:59.999999-12:10:59.999999": 1}
 
 
 def test_a_late_session_document_is_dropped_without_missed_windows(spark: SparkSession) -> None:
     rows = [("13:00", "12:00", "a"), ("13:00", "12:06", "b"), ("13:00", "12:04", "a"), ("13:00", "12:05", "c")]
-    outcome = replay(spark, rows, window=SESSION, lateness="1m")
+    outcome = replay(spark, rows, window=SESSION, ordering="allowed_lateness: 1m")
     assert outcome.column("verdict") == ["accepted", "accepted", "dropped", "dropped"]
     assert outcome.column("missed_windows") == [[], [], [], []]
 
 
 def test_the_lateness_does_not_protect_a_document_that_would_open_a_session(spark: SparkSession) -> None:
     rows = [("13:00", "12:30", "a"), ("13:00", "12:25", "a"), ("13:00", "12:25:00.000001", "a")]
-    outcome = replay(spark, rows, window=SESSION, lateness="1h")
+    outcome = replay(spark, rows, window=SESSION, ordering="allowed_lateness: 1h")
     assert outcome.column("verdict") == ["accepted", "dropped", "accepted"]
 
 
 def test_a_punctuation_at_its_end_closes_a_session(spark: SparkSession) -> None:
     rows = [("12:00", "12:00", "a"), ("12:06", None, ["12:05"]), ("12:07", "12:04", "a"), ("12:08", "12:05", "a")]
-    outcome = replay(spark, rows, window=SESSION, lateness="1h", extra="")
+    outcome = replay(spark, rows, window=SESSION, ordering="allowed_lateness: 1h", extra="")
     assert outcome.column("verdict") == ["accepted", "dropped", "accepted"]
     assert outcome.counts() == {"12:00-12:05": 1}
 
 
 def test_sessions_of_processing_time_follow_arrivals(spark: SparkSession) -> None:
     rows = [("12:00", "11:00", "a"), ("12:04", "10:00", "a"), ("12:09", "12:00", "a"), ("12:14", None, "bad")]
-    outcome = replay(spark, rows, window=SESSION, extra="", ordering_extra=", boundary: processing_time")
+    outcome = replay(spark, rows, window=SESSION, extra="", ordering="boundary: processing_time")
     assert outcome.counts() == {"12:00-12:09": 2, "12:09-12:14": 1}
     assert outcome.column("verdict") == ["accepted", "accepted", "accepted", "dropped"]
 

@@ -32,9 +32,9 @@ _KILLED_INGEST = """
 import os, signal, sys
 from pathlib import Path
 from pipelines.job.load import parse_job
-from pipelines.lakehouse import ingest as module
+from pipelines.ingest import batch as module
 
-def die(self, house):
+def die(self, *_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 module._Batch._write_arrivals = die
@@ -45,15 +45,15 @@ import os, signal, sys
 from pathlib import Path
 from pipelines.core.model import EVERYTHING
 from pipelines.job.load import parse_job
-from pipelines.lakehouse import write
+from pipelines.replay import write
 from pipelines.replay.run import replay
 
 plain = write.replace_range
 
-def die(frame, house, name, *rest):
+def die(frame, lakehouse, name, *rest):
     if name.startswith("windows/"):
         os.kill(os.getpid(), signal.SIGKILL)
-    return plain(frame, house, name, *rest)
+    return plain(frame, lakehouse, name, *rest)
 
 write.replace_range = die
 replay(parse_job(Path(sys.argv[1]).read_text()), EVERYTHING, sys.argv[3])
@@ -63,7 +63,8 @@ _KILLED_COMPACTION = """
 import os, signal, sys, threading
 from pathlib import Path
 from pipelines.job.load import parse_job
-from pipelines.lakehouse import compact, ingest as module
+from pipelines.ingest import batch as module
+from pipelines.lakehouse import compact
 
 def when_files_appear(log, day, files):
     folder = Path(sys.argv[3]) / "arrivals" / "cars" / "arrival_date=2026-01-01"
@@ -105,7 +106,7 @@ def test_an_ingest_killed_between_its_two_tables_loses_and_doubles_nothing(tmp_p
     file = _file(tmp_path / "one.jsonl", 1, 2, 3)
     _killed(_KILLED_INGEST, tmp_path, file)
     assert _rows(tmp_path, "arrivals") == []
-    # what came in between decides anew what fits: sequence 3 is taken already
+    # what came in between decides what fits now: sequence 3 is taken already
     ingest(JOB, "cars", [_file(tmp_path / "two.jsonl", 3)], tmp_path / "house")
     summary = ingest(JOB, "cars", [file], tmp_path / "house")
     assert not summary.already_ingested
@@ -143,7 +144,7 @@ def test_an_ingest_killed_while_it_compacts_loses_and_doubles_nothing(tmp_path: 
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 @pytest.mark.slow
-def test_a_replay_killed_between_its_two_tables_is_recognised_and_mended(tmp_path: Path) -> None:
+def test_a_replay_killed_between_its_two_tables_is_recognised_and_repaired(tmp_path: Path) -> None:
     from pipelines.replay.run import replay
 
     file = _file(tmp_path / "one.jsonl", 1, 2, 3)

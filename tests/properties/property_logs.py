@@ -121,8 +121,8 @@ def _ordering(chance: Random, profile: str, name: str, names: list[str]) -> dict
             "action": pick(["adjust", "drop"]),
         }
     if profile == "atlas":
-        boundary = pick(["event_time"] * 5 + ["processing_time"])
-        return {"allowed_lateness": pick(["0s", "0s", "1s", "3s", "7s"]), "boundary": boundary}
+        by_event_time = {"allowed_lateness": pick(["0s", "0s", "1s", "3s", "7s"])}
+        return pick([by_event_time] * 5 + [{"boundary": "processing_time"}])
     ordering: dict[str, Any] = {"action": pick(["adjust", "drop"]), "delay": pick(["0s", "-1us", "1s", "5s"])}
     if name == "b" and chance.random() < 0.5:
         ordering["import_from"] = names[0]

@@ -64,7 +64,7 @@ def test_a_punctuation_may_speak_for_all_partitions(tmp_path: Path) -> None:
     [
         ('{"arrival_time": "2026', "malformed JSON"),
         ("[1, 2]", "not a JSON object"),
-        ('{"sequence": 3, "sequence": 4}', "key 'sequence' stands there twice"),
+        ('{"sequence": 3, "sequence": 4}', "key 'sequence' occurs twice"),
         (record(3, arrival_time=None), "arrival_time is missing"),
         (record(3, arrival_time="noon"), "arrival_time: 'noon' is not an instant"),
         (record(3, arrival_time="2026-01-01T12:03:00.1234567Z"), "more than six fractional digits"),
@@ -109,7 +109,7 @@ def test_a_line_that_is_not_utf_8_is_quarantined(tmp_path: Path) -> None:
 def test_a_partition_beyond_the_input_s_last_is_quarantined(tmp_path: Path) -> None:
     file = lines(tmp_path / "cars.jsonl", record(1, input_partition=1), record(2, input_partition=2))
     summary = ingest(job(partitions="2"), "cars", [file], tmp_path / "house")
-    assert [one.reason for one in summary.refused] == ["input_partition lies beyond 1, the input's last"]
+    assert [one.reason for one in summary.refused] == ["input_partition is beyond 1, the input's last"]
 
 
 def test_unknown_keys_are_ignored_and_counted(tmp_path: Path) -> None:
@@ -131,6 +131,52 @@ def test_the_order_goes_on_across_batches_and_files(tmp_path: Path) -> None:
     summary = ingest(JOB, "cars", [first, second], tmp_path / "house")
     assert [(Path(one.source).name, one.position) for one in summary.refused] == [("one.jsonl", 1), ("two.jsonl", 1)]
     assert [row["sequence"] for row in _rows(tmp_path)] == [9, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 50])
+@pytest.mark.parametrize("wild", [{"sequence": 10**12}, {"arrival_time": "2062-01-01T00:00:00Z"}])
+def test_a_record_far_ahead_is_quarantined_alone_wherever_a_chunk_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int, wild: dict[str, Any]
+) -> None:
+    from pipelines.ingest import readers
+
+    monkeypatch.setattr(readers, "CHUNK", chunk)
+    good = [record(n) for n in range(6)]
+    summary = _ingest(tmp_path, *good[:3], record(3, **wild), "bad", *good[3:])
+    assert [(one.position, one.reason.split(",")[-1]) for one in summary.refused] == [
+        (4, " is ahead of records that come after it in input partition 0"),
+        (5, "malformed JSON: Expecting value (column 1)"),
+    ]
+    assert [row["sequence"] for row in _rows(tmp_path)] == [0, 1, 2, 3, 4, 5]
+    assert len(_rows(tmp_path, "quarantine")) == 2
+    assert _ingest(tmp_path, record(6)).appended == 1
+
+
+def test_a_batch_in_disorder_names_each_refused_record_by_its_own_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pipelines.ingest import readers
+
+    monkeypatch.setattr(readers, "CHUNK", 2)
+    files = [
+        lines(tmp_path / "a.jsonl", record(1), record(2, sequence=90), record(2)),
+        lines(tmp_path / "b.jsonl", record(1, minute=2), record(3), record(2, minute=59, sequence=4), record(5)),
+    ]
+    summary = ingest(JOB, "cars", files, tmp_path / "house")
+    assert [(Path(one.source).name, one.position, one.reason) for one in summary.refused] == [
+        (
+            "a.jsonl",
+            2,
+            "sequence 90, arrived 2026-01-01T12:02:00Z, is ahead of records that come after it in input partition 0",
+        ),
+        ("b.jsonl", 1, "sequence 1 does not rise: 2 came before it in input partition 0"),
+        (
+            "b.jsonl",
+            3,
+            "sequence 4, arrived 2026-01-01T12:59:00Z, is ahead of records that come after it in input partition 0",
+        ),
+    ]
+    assert [row["sequence"] for row in _rows(tmp_path)] == [1, 2, 3, 5]
 
 
 def test_text_used_as_the_timestamp_keeps_to_six_digits_but_need_not_be_a_time(tmp_path: Path) -> None:
@@ -180,8 +226,8 @@ def test_another_batch_committed_meanwhile_makes_the_records_be_judged_anew(
     plain_read = module._Batch.read
     disturbed: list[bool] = []
 
-    def read(self: Any, path: Path) -> None:
-        plain_read(self, path)
+    def read(self: Any, *arguments: Any) -> None:
+        plain_read(self, *arguments)
         if not disturbed:
             disturbed.append(True)
             ingest(JOB, "cars", [other], tmp_path / "house")
@@ -208,10 +254,9 @@ def test_rows_are_laid_out_by_arrival_so_that_statistics_prune(tmp_path: Path) -
 
 
 def test_large_batches_are_written_in_sorted_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipelines.ingest import batch as module
-    from pipelines.ingest import readers
+    from pipelines.ingest import readers, sorted_runs
 
-    monkeypatch.setattr(module, "RUN_ROWS", 4)
+    monkeypatch.setattr(sorted_runs, "RUN_ROWS", 4)
     monkeypatch.setattr(readers, "CHUNK", 3)
     summary = _ingest(tmp_path, *[record(i) for i in range(20)], "bad")
     assert (summary.events, summary.quarantined) == (20, 1)
@@ -221,12 +266,11 @@ def test_large_batches_are_written_in_sorted_runs(tmp_path: Path, monkeypatch: p
 def test_a_day_that_is_too_large_for_one_batch_is_written_whole_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipelines.ingest import batch as module
-    from pipelines.ingest import readers
+    from pipelines.ingest import readers, sorted_runs
 
     monkeypatch.setattr(readers, "CHUNK", 3)
-    monkeypatch.setattr(module, "RUN_ROWS", 3)
-    monkeypatch.setattr(module, "BATCH_BYTES", 1)
+    monkeypatch.setattr(sorted_runs, "RUN_ROWS", 3)
+    monkeypatch.setattr(sorted_runs, "BATCH_BYTES", 1)
     # two days
     hours = [record(n, arrival_time=f"2026-01-0{1 + n // 12}T{n % 12 + 6:02}:00:00Z") for n in range(24)]
     assert _ingest(tmp_path, *hours).appended == 24
@@ -238,7 +282,7 @@ def test_a_day_that_is_too_large_for_one_batch_is_written_whole_all_the_same(
 def test_each_partition_lies_in_order_in_its_files_however_many_runs_a_batch_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pipelines.ingest import batch as module
+    from pipelines.ingest import sorted_runs
 
     many, noon_us = 300_000, 1_767_268_800_000_000
     # the second half is of the next day
@@ -253,7 +297,7 @@ def test_each_partition_lies_in_order_in_its_files_however_many_runs_a_batch_has
         "x": pa.array([0.5] * many),
     }
     pq.write_table(pa.table(rows), tmp_path / "big.parquet")
-    monkeypatch.setattr(module, "RUN_ROWS", 60_000)
+    monkeypatch.setattr(sorted_runs, "RUN_ROWS", 60_000)
     assert ingest(JOB, "cars", [tmp_path / "big.parquet"], tmp_path / "house").appended == many
     log = DeltaTable(str(tmp_path / "house" / "arrivals" / "cars"))
     files = sorted_files(log, [file.path for file in log_files(log)])

@@ -116,6 +116,21 @@ def test_a_mistake_is_told_with_line_and_key(old: str, new: str, line: int, key:
     assert caught.value.exit_code == 2
 
 
+@pytest.mark.parametrize("given", ["allowed_lateness: 3s", "idle_timeout: 1m"])
+def test_processing_time_takes_neither_lateness_nor_idle_timeout(given: str) -> None:
+    atlas = changed("stream_analytics", "atlas")
+    ordering = "ordering: {late_arrival: 5m, out_of_order: 2m}"
+    key = given.partition(":")[0]
+    with pytest.raises(JobFileError) as caught:
+        parse_job(changed(ordering, f"ordering:\n  boundary: processing_time\n  {given}", atlas), file="example.yaml")
+    assert str(caught.value) == (
+        f"example.yaml:10: ordering.{key}: windows by processing_time take no '{key}', since nothing is late there;"
+        " leave it out, or choose boundary: event_time"
+    )
+    assert parse_job(changed(ordering, f"ordering: {{boundary: event_time, {given}}}", atlas)).profile == "atlas"
+    assert parse_job(changed(ordering, "ordering: {boundary: processing_time}", atlas)).profile == "atlas"
+
+
 def test_broken_yaml_is_told_with_its_line() -> None:
     with pytest.raises(JobFileError, match="not valid YAML") as caught:
         parse_job(changed("[booth]", "[booth"))

@@ -69,6 +69,9 @@ def test_compaction_is_no_change_of_the_log(tmp_path: Path) -> None:
     assert last_change(log) == 16
     assert [change.version for change in changes_since(log, 14, 0)] == [15, 16]
     assert log.history(1)[0]["arrival_date"] == "2026-01-01"
+    # of the version that was opened, whatever came since
+    _batch(tmp_path, 1, 17)
+    assert last_change(log) == 16
 
 
 def test_older_versions_can_be_read_after_compaction(tmp_path: Path) -> None:
