@@ -8,11 +8,10 @@ from pathlib import Path
 
 from pipelines.core.model import Arrival, Fate, Job, OutputRange
 from pipelines.core.time import format_duration, format_instant
+from pipelines.explain.recomputation import RecomputedRange, Scene, matches, shown_payload, shown_row, windows_after
 from pipelines.explain.tests import reasons
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.recompute.keys import key_names
-from pipelines.recompute.naming import event_id
-from pipelines.recompute.recomputation import RecomputedRange, Scene, matches, shown_payload, shown_row, windows_after
+from pipelines.recompute.naming import event_id, key_names
 from pipelines.recompute.windows import Made, same_values
 
 

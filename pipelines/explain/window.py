@@ -11,11 +11,10 @@ from pipelines.core.expressions import plain_column, read
 from pipelines.core.model import AnyOf, Arrival, Fate, Grid, Input, Job, OutputRange, Sliding, output_name
 from pipelines.core.time import DAY, format_instant
 from pipelines.explain.event import fate_as_dict, live_sentence
+from pipelines.explain.recomputation import RecomputedRange, Scene, matches, shown_row
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import plain
-from pipelines.recompute.keys import key_names
-from pipelines.recompute.naming import event_id
-from pipelines.recompute.recomputation import RecomputedRange, Scene, matches, shown_row
+from pipelines.recompute.naming import event_id, key_names
 from pipelines.recompute.windows import Made
 from pipelines.reference.events import place_of
 

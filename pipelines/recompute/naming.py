@@ -1,11 +1,16 @@
-"""What names an arrival, and lists of such names in a sentence."""
+"""What names an arrival or a window result, and lists of such names in a sentence."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pipelines.core.model import Arrival
+from pipelines.core.model import Arrival, Job, output_name
 from pipelines.core.time import format_instant
+
+
+def key_names(job: Job) -> list[str]:
+    """The columns that identify a window result of ``job``."""
+    return ["window_start", "window_end", "window_id", *(output_name(column) for column in job.query.group_by)]
 
 
 def id_of(one: Arrival) -> tuple[str, int | None, int]:

@@ -16,7 +16,7 @@ from pipelines.core.errors import UsageError, did_you_mean
 from pipelines.core.model import AnyOf, Grid, Job, OutputRange, Sliding, Snapshot
 from pipelines.lakehouse.layout import WINDOWS
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.recompute.keys import key_names
+from pipelines.recompute.naming import key_names
 
 _CATALOG_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){1,2}")
 EMITTED_AT = "emitted_at"

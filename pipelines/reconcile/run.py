@@ -18,7 +18,7 @@ from pipelines.lakehouse import runs
 from pipelines.lakehouse.layout import WINDOWS, windows_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import plain
-from pipelines.recompute.keys import key_names
+from pipelines.recompute.naming import key_names
 from pipelines.recompute.windows import Logs, Remembering
 from pipelines.reconcile.causes.scope import Progress, Scope, kept
 from pipelines.reconcile.causes.search import explained

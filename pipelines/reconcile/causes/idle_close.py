@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from pipelines.core.model import Arrival
 from pipelines.core.time import format_instant
-from pipelines.recompute.rebuilt_window import Bench, Difference, Values, Workbench
-from pipelines.recompute.subsets import counted
 from pipelines.reconcile.causes.names import IDLE_CLOSE, Cause
+from pipelines.reconcile.causes.rebuilt_window import Bench, Difference, Values, Workbench
+from pipelines.reconcile.causes.subsets import counted
 from pipelines.reference.events import place_of
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from pipelines.core.time import format_instant
 from pipelines.recompute.reads import reach_us
-from pipelines.recompute.rebuilt_window import Bench, Difference, Values, Workbench
-from pipelines.recompute.subsets import counted
 from pipelines.reconcile.causes.gaps import Stop, stop_facts
 from pipelines.reconcile.causes.names import STOPPED, Cause
+from pipelines.reconcile.causes.rebuilt_window import Bench, Difference, Values, Workbench
+from pipelines.reconcile.causes.subsets import counted
 from pipelines.reference.events import place_of
 
 

@@ -12,9 +12,9 @@ from pipelines.lakehouse.layout import arrivals_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.recompute.naming import event_id, id_of, listed
 from pipelines.recompute.reads import near
-from pipelines.recompute.rebuilt_window import Bench, Difference, Values, Workbench
 from pipelines.recompute.windows import Logs
 from pipelines.reconcile.causes.names import LATE_ARRIVALS, Cause
+from pipelines.reconcile.causes.rebuilt_window import Bench, Difference, Values, Workbench
 
 
 @dataclass

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pipelines.core.model import Arrival
 from pipelines.lakehouse.show import plain
 from pipelines.recompute.naming import event_id, event_words, id_of, listed
-from pipelines.recompute.rebuilt_window import Bench, Difference, Values, Workbench
-from pipelines.recompute.subsets import Sieve, counted, left_out
 from pipelines.reconcile.causes.names import LOST, ROW_MISSING, TWICE, Cause
+from pipelines.reconcile.causes.rebuilt_window import Bench, Difference, Values, Workbench
+from pipelines.reconcile.causes.subsets import Sieve, counted, left_out
 
-_RUNS = 60
-"""Recomputations for one row and one kind of cause, at most."""
+_CHOICES = 60
+"""Explanations of one row by lost events, at most."""
 _FURTHER = 20
 """Recomputations that look for another explanation once there is one."""
 
@@ -87,7 +87,7 @@ class Losses:
                 confirmed.append(tuple(gone))
                 if ids <= self.lost:
                     break
-            if len(confirmed) >= _RUNS:
+            if len(confirmed) >= _CHOICES:
                 break
         if not confirmed:
             return None
@@ -101,7 +101,7 @@ class Losses:
             return None
         others.sort(key=lambda other: abs(other.arrival_time_us - one.end_us))
         confirmed: list[tuple[Arrival, ...]] = []
-        tries = 4 * _RUNS
+        tries = 4 * _CHOICES
         for number, arrival in enumerate(others):
             if number >= tries:
                 break
@@ -147,7 +147,7 @@ class Losses:
         members = bench.members
         if wanted is None or not members or self.work.job.query.join is not None:
             return None
-        sieve = Sieve(self.work.job, members, self.work.names, self.work.evaluate)
+        sieve = Sieve(self.work.job, members, self.work.names, self.work.evaluate, self.work.budget)
         places = range(len(members))
         found = [members[place] for place in places if sieve.gives([*places[: place + 1], *places[place:]], wanted)]
         if not found:
@@ -186,14 +186,16 @@ class Losses:
     def _choices(self, members: Sequence[Arrival], number: int | None, wanted: Values) -> Iterator[tuple[int, ...]]:
         """Choices of members whose absence leaves the live values, the recomputation aside."""
         if self.work.job.query.join is not None:
-            yield from ((place,) for place in range(min(len(members), _RUNS)))
+            yield from ((place,) for place in range(min(len(members), _CHOICES)))
             return
-        sieve = Sieve(self.work.job, members, self.work.names, self.work.evaluate)
+        sieve = Sieve(self.work.job, members, self.work.names, self.work.evaluate, self.work.budget)
         seen: set[frozenset[int]] = set()
         for choice in left_out(members, number):
             gone = frozenset(choice)
             if gone in seen:
                 continue
+            if self.work.budget.is_spent:
+                return
             seen.add(gone)
             if sieve.gives([place for place in range(len(members)) if place not in gone], wanted):
                 yield choice

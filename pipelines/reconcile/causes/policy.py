@@ -6,7 +6,6 @@ kept; the caller recomputes the whole range under it.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -16,6 +15,7 @@ from pipelines.core.expressions import Evaluate
 from pipelines.core.model import Arrival, Job, OutputRange
 from pipelines.recompute.reads import _MANY, near, reach_us
 from pipelines.recompute.windows import Logs, recompute, same_rows, window_rows
+from pipelines.reconcile.causes.budget import Budget
 from pipelines.reconcile.causes.settings import (
     Change,
     round_changes,
@@ -28,7 +28,8 @@ from pipelines.reconcile.causes.settings import (
 _SEEDS = 3
 _THRESHOLDS = 600
 _PAIRS = 1500
-_SECONDS = 20
+ARRIVALS_OF_A_SEARCH = 1_000_000
+"""Arrivals recomputed at most for one kind of change at one window end."""
 
 Row = Mapping[str, object]
 
@@ -64,6 +65,7 @@ class Search:
     evaluate: Evaluate
     names: Sequence[str]
     probes: Sequence[Probe]
+    budget: Budget = field(default_factory=lambda: Budget(ARRIVALS_OF_A_SEARCH))
 
     def find(self, fingerprints: Collection[str], *, thorough: bool = True) -> Found | None:
         """The best change; one whose fingerprint the live run recorded is taken before any other.
@@ -74,11 +76,11 @@ class Search:
         if not differing:
             return None
         survivors: list[tuple[int, Change]] = []
-        seen: list[Change] = []
+        seen: dict[Job, Change] = {}
         seeds = _seeds(differing)
         for stage in islice(self._stages(seeds), None if thorough else 2):
-            tried = [change for change in stage if change.job not in {one.job for one in seen}]
-            seen += tried
+            tried = [change for change in stage if change.job not in seen]
+            seen |= {change.job: change for change in tried}
             for change in tried:
                 if change.job.fingerprint in fingerprints and (explained := self._explained(change, differing)):
                     return Found(change, explained)
@@ -94,21 +96,22 @@ class Search:
         best, change = survivors[0]
         others = {other.job: other for explained, other in survivors[1:] if explained == best}
         others.pop(change.job, None)
-        return self._roundest(Found(change, best, None, list(others.values())), seen, differing)
+        return self._roundest(Found(change, best, None, list(others.values())), list(seen.values()), differing)
 
     def _surviving(
         self, tried: Sequence[Change], seed: Probe, differing: Sequence[Probe]
     ) -> Iterator[tuple[int, Change]]:
         """The changes that explain one probe, break none, and how many they explain."""
-        until = time.monotonic() + _SECONDS
+        self.budget = Budget(ARRIVALS_OF_A_SEARCH)
         for change in tried:
-            if time.monotonic() > until:
+            if self.budget.is_spent:
                 return
             if self._gives(change, seed) and (explained := self._explained(change, differing)):
                 yield explained, change
 
     def _sharpened(self, found: Found, differing: Sequence[Probe]) -> Found:
         """The value of a tolerance that explains most: the thresholds of probes still unexplained are tried as well."""
+        self.budget = Budget(ARRIVALS_OF_A_SEARCH)
         for _ in range(_SEEDS):
             change = found.change
             unexplained = [probe for probe in differing if not self._gives(change, probe)]
@@ -118,7 +121,11 @@ class Search:
                 for other in self._near(seed)
                 if _key(other) == _key(change) and other.job != change.job
             ]
-            scored = [(self._explained(other, differing), other) for other in more[:_THRESHOLDS]]
+            scored = []
+            for other in more[:_THRESHOLDS]:
+                if self.budget.is_spent:
+                    break
+                scored.append((self._explained(other, differing), other))
             best = max((explained for explained, _ in scored), default=0)
             if best <= found.explained:
                 return found
@@ -173,8 +180,10 @@ class Search:
 
     def _gives(self, change: Change, probe: Probe) -> bool:
         output = OutputRange(probe.end_us, probe.end_us + 1)
+        arrivals = self._slice(change.job, output)
+        self.budget.recompute(len(arrivals))
         try:
-            rows = window_rows(change.job, self._slice(change.job, output), output, self.evaluate)
+            rows = window_rows(change.job, arrivals, output, self.evaluate)
         except DataRefused:
             return False
         return same_rows(rows, probe.live, self.names)

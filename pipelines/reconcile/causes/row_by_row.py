@@ -1,8 +1,7 @@
-"""The differing rows that nothing explains as a whole, examined one by one within a time limit."""
+"""The differing rows that nothing explains as a whole, examined one by one."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,18 +11,19 @@ from pyspark.sql import types as T
 
 from pipelines.batch.spark.local_rows import local_rows, micros
 from pipelines.core.model import Job
-from pipelines.recompute.rebuilt_window import Difference, Workbench
 from pipelines.reconcile.causes.evidence import EXAMINED
 from pipelines.reconcile.causes.gaps import Stop
 from pipelines.reconcile.causes.interruption import Interruptions
 from pipelines.reconcile.causes.late_arrivals import Appended
 from pipelines.reconcile.causes.lost_events import Losses
 from pipelines.reconcile.causes.names import Cause
+from pipelines.reconcile.causes.rebuilt_window import Difference, Workbench
 from pipelines.reconcile.causes.scope import Scope
 from pipelines.reconcile.causes.single_row import Examiner
 from pipelines.reconcile.compare import Shape
 
-_SECONDS = 180
+ARRIVALS_OF_ALL_ROWS = 10_000_000
+"""Arrivals recomputed at most for all rows together."""
 
 
 def examined(scope: Scope, job: Job, rest: DataFrame, stops: Sequence[Stop]) -> dict[str, Cause]:
@@ -41,14 +41,13 @@ def examined(scope: Scope, job: Job, rest: DataFrame, stops: Sequence[Stop]) -> 
     # what is missing can follow from events that other rows show to be lost
     ordered = sorted(rows, key=lambda row: not row[1].copies)
     decided: dict[str, Cause] = {}
-    until = time.monotonic() + _SECONDS
     for row_id, one in ordered:
-        if time.monotonic() > until:
+        if work.recomputed >= ARRIVALS_OF_ALL_ROWS:
             break
         decided[row_id] = examiner.cause(one)
     # and which of several events one row lost, a later row may tell
     for row_id, one in ordered:
-        if time.monotonic() < until and row_id in decided and examiner.losses.is_open(decided[row_id]):
+        if work.recomputed < ARRIVALS_OF_ALL_ROWS and row_id in decided and examiner.losses.is_open(decided[row_id]):
             decided[row_id] = examiner.cause(one)
     return decided
 

@@ -8,13 +8,13 @@ from functools import partial
 
 from pipelines.core.errors import TailraceError
 from pipelines.lakehouse.show import plain
-from pipelines.recompute.rebuilt_window import Bench, Difference, Values, Workbench
 from pipelines.recompute.windows import same_values
 from pipelines.reconcile.causes.idle_close import idle_close
 from pipelines.reconcile.causes.interruption import Interruptions
 from pipelines.reconcile.causes.late_arrivals import Appended
 from pipelines.reconcile.causes.lost_events import Losses
 from pipelines.reconcile.causes.names import OUT_OF_DATE, UNEXPLAINED, Cause
+from pipelines.reconcile.causes.rebuilt_window import Bench, Difference, Values, Workbench
 
 Test = Callable[[Difference, Bench, "Values | None"], "Cause | None"]
 
@@ -73,7 +73,10 @@ class Examiner:
         )
 
     def _unexplained(self, _: Difference, bench: Bench, wanted: Values | None) -> Cause:
-        facts: dict[str, object] = {"events": len(bench.members), "arrivals_tried": len(bench.arrivals)}
+        facts: dict[str, object] = {"events": len(bench.members), "arrivals_recomputed": self.work.budget.recomputed}
         if wanted is not None:
             facts["stream"] = {name: plain(wanted.get(name)) for name in self.work.names}
+        if self.work.budget.is_spent:
+            limit = f"{self.work.budget.arrivals:,}"
+            return Cause(UNEXPLAINED, f"No recomputation within {limit} arrivals gives the live run's row.", facts)
         return Cause(UNEXPLAINED, "No recomputation that was tried gives the live run's row.", facts)

@@ -10,6 +10,7 @@ from pipelines.core.errors import DataRefused
 from pipelines.core.expressions import Evaluate, read
 from pipelines.core.model import Arrival, Job
 from pipelines.recompute.windows import same_values
+from pipelines.reconcile.causes.budget import Budget
 from pipelines.reference.aggregates import compute
 from pipelines.reference.events import place_of
 
@@ -19,7 +20,10 @@ _TRIES = 20_000
 class Sieve:
     """Aggregates over any choice of one window's events, without ordering them anew."""
 
-    def __init__(self, job: Job, members: Sequence[Arrival], names: Sequence[str], evaluate: Evaluate) -> None:
+    def __init__(
+        self, job: Job, members: Sequence[Arrival], names: Sequence[str], evaluate: Evaluate, budget: Budget
+    ) -> None:
+        self._budget = budget
         self._aggregates = [one for one in job.query.aggregates if one.name in names]
         arguments = [one.argument for one in self._aggregates if one.argument is not None]
         columns = job.input(members[0].input).columns if members else ()
@@ -29,6 +33,7 @@ class Sieve:
     def gives(self, places: Sequence[int], wanted: Mapping[str, object]) -> bool:
         """Do the events at these places (in the members' order, repeats allowed) give the ``wanted`` values?"""
         found: dict[str, object] = {}
+        self._budget.aggregate(len(places))
         for one in self._aggregates:
             values = [None if one.argument is None else self._read[place][one.argument] for place in places]
             try:

@@ -11,8 +11,11 @@ from pipelines.core.model import Arrival, Job, OutputRange
 from pipelines.plan.read_range import read_range
 from pipelines.recompute.reads import near
 from pipelines.recompute.windows import Logs, Made, recompute, same_values, window_rows
+from pipelines.reconcile.causes.budget import Budget
 
 Values = Mapping[str, object]
+ARRIVALS_OF_A_ROW = 2_000_000
+"""Arrivals recomputed at most for one row."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +58,18 @@ class Workbench:
     evaluate: Evaluate
     keys: Sequence[str]
     names: Sequence[str]
+    budget: Budget = field(default_factory=lambda: Budget(ARRIVALS_OF_A_ROW))
+    _earlier: int = 0
     _held: dict[int, tuple[list[Arrival], Sequence[Made]]] = field(default_factory=dict)
+
+    @property
+    def recomputed(self) -> int:
+        """Arrivals recomputed for all rows so far."""
+        return self._earlier + self.budget.recomputed
 
     def of(self, one: Difference) -> Bench:
         """The row's window end; of several rows of one end it is recomputed once."""
+        self._earlier, self.budget = self.recomputed, Budget(ARRIVALS_OF_A_ROW)
         output = OutputRange(one.end_us, one.end_us + 1)
         if one.end_us not in self._held:
             self._held.clear()
@@ -83,7 +94,11 @@ class Workbench:
         return others[0] if others else one.copies[0] if one.copies else None
 
     def gives(self, one: Difference, arrivals: Sequence[Arrival], wanted: Values | None) -> bool:
-        """Does the job, over these arrivals, give the live row, or none where the live run has none?"""
+        """Does the job, over these arrivals, give the live row, or none where the live run has none? No once the
+        row's budget is spent."""
+        if self.budget.is_spent:
+            return False
+        self.budget.recompute(len(arrivals))
         output = OutputRange(one.end_us, one.end_us + 1)
         try:
             rows = window_rows(self.job, arrivals, output, self.evaluate)
