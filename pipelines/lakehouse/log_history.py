@@ -28,14 +28,15 @@ Instants = npt.NDArray[np.int64]
 class LogHistory:
     """Answers :class:`pipelines.plan.bounded_reads.History` from Delta tables opened at the version that is read.
 
-    ``summed`` holds the summaries that were asked for, by input: of arrivals before ``before_us`` alone, if given.
+    ``tables`` are these, by input; ``summed`` the summaries that were asked for: of arrivals before ``before_us``
+    alone, if given.
     """
 
     def __init__(
         self, job: Job, tables: Mapping[str, DeltaTable], lakehouse: Lakehouse, before_us: int | None = None
     ) -> None:
         self._job = job
-        self._tables = tables
+        self.tables = tables
         self._lakehouse = lakehouse
         self._before_us = before_us
         self.summed: dict[str, Summed] = {}
@@ -47,7 +48,7 @@ class LogHistory:
             return None
         found = self.summed.get(input_name)
         if found is None:
-            found = summed(self._lakehouse, input_name, setting, self._tables[input_name], self._before_us)
+            found = summed(self._lakehouse, input_name, setting, self.tables[input_name], self._before_us)
             self.summed[input_name] = found
         return found.summary
 
@@ -60,7 +61,7 @@ class LogHistory:
             condition = condition & (pc.field("arrival_time") > _scalar(event_time_us))
         elif column is not None and column.type == "timestamp":
             condition = condition & (pc.field(column.name) > _scalar(event_time_us))
-        dataset = self._tables[input_name].to_pyarrow_dataset()
+        dataset = self.tables[input_name].to_pyarrow_dataset()
         found = dataset.to_table(columns=["arrival_time"], filter=condition)["arrival_time"]
         earliest = pc.min(found.cast(pa.int64())).as_py()
         return None if earliest is None else int(earliest)
@@ -78,10 +79,10 @@ class LogHistory:
 
     def _days_backwards(self, input_names: Sequence[str]) -> Iterator[Instants]:
         """The arrival times of each day that has any, sorted, the last day first."""
-        datasets = [self._tables[name].to_pyarrow_dataset() for name in input_names]
+        datasets = [self.tables[name].to_pyarrow_dataset() for name in input_names]
         days = set()
         for name in input_names:
-            actions = pa.table(self._tables[name].get_add_actions(flatten=True))
+            actions = pa.table(self.tables[name].get_add_actions(flatten=True))
             days |= set(actions["partition.arrival_date"].to_pylist())
         for day in sorted(days, reverse=True):
             condition = pc.field("arrival_date") == pa.scalar(day, pa.date32())

@@ -39,13 +39,10 @@ def make_plan(job: Job, output: OutputRange, lakehouse: str | Path | Lakehouse, 
     Raises :class:`UsageError` if an input has no log yet, lacks a column, or has no such version.
     """
     lakehouse = Lakehouse.at(lakehouse)
-    tables = {
-        part.name: _open(lakehouse, part, version)
-        for part, version in zip(job.inputs, _versions(job, as_of), strict=True)
-    }
-    history = LogHistory(job, tables, lakehouse)
-    found = bounded_reads(job, output, history)
-    read = _representable(found.range)
+    history = open_logs(job, lakehouse, as_of)
+    tables = history.tables
+    found = bounded_reads_of(job, output, lakehouse, history=history)
+    read = found.range
     reads = tuple(_read_table(tables[part.name], part, read) for part in job.inputs)
     rows = _total([table.rows for table in reads])
     sorting = choose_strategy(job, rows)
@@ -70,6 +67,31 @@ def make_plan(job: Job, output: OutputRange, lakehouse: str | Path | Lakehouse, 
     )
 
 
+def bounded_reads_of(
+    job: Job,
+    output: OutputRange,
+    lakehouse: str | Path | Lakehouse,
+    as_of: AsOf = None,
+    *,
+    history: LogHistory | None = None,
+) -> BoundedReads:
+    """The arrivals that make ``output`` exact and the state they begin with, by the logs as they are now (or as of a
+    version). Whoever computes results of ``job`` reads these.
+
+    ``history``: what :func:`open_logs` gave, to ask about the same versions again. Raises as :func:`make_plan` does.
+    """
+    found = bounded_reads(job, output, history or open_logs(job, Lakehouse.at(lakehouse), as_of))
+    return replace(found, range=_representable(found.range))
+
+
+def open_logs(job: Job, lakehouse: Lakehouse, as_of: AsOf = None, before_us: int | None = None) -> LogHistory:
+    """The arrival logs of ``job``, each opened at one version, and what they say of their past: of arrivals before
+    ``before_us`` alone, if given."""
+    versions = _versions(job, as_of)
+    tables = {part.name: _open(lakehouse, part, version) for part, version in zip(job.inputs, versions, strict=True)}
+    return LogHistory(job, tables, lakehouse, before_us)
+
+
 class Prospects:
     """What may still come of the results of ``job``, where all arrivals before ``complete_us`` are known to be there.
 
@@ -79,8 +101,7 @@ class Prospects:
     def __init__(self, job: Job, lakehouse: Lakehouse, complete_us: int) -> None:
         self._job = job
         self._complete_us = complete_us
-        tables = {part.name: _open(lakehouse, part, None) for part in job.inputs}
-        self._history = LogHistory(job, tables, lakehouse, complete_us)
+        self._history = open_logs(job, lakehouse, before_us=complete_us)
 
     def unsettled(self, to_us: int) -> str | None:
         """Why results that end before ``to_us`` may still change; None if nothing that arrives later changes any.

@@ -13,11 +13,12 @@ from pipelines.core.errors import UsageError
 from pipelines.core.model import EVERYTHING, OutputRange
 from pipelines.core.time import DAY, HOUR, MINUTE, parse_instant
 from pipelines.ingest.batch import ingest
+from pipelines.job.load import parse_job
 from pipelines.lakehouse import runs
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.plan.definition import is_settled
 from pipelines.plan.read_range import ReadRange
-from pipelines.replay.builder import make_plan
+from pipelines.replay.builder import bounded_reads_of, make_plan, open_logs
 
 JOB = job()
 NOON = parse_instant("2026-01-01T12:00:00Z")
@@ -50,6 +51,19 @@ def test_a_plan_names_range_rule_version_and_cost(lakehouse: Path) -> None:
         ("windows/cars_per_booth", None, 0),
     ]
     assert plan.settled
+
+
+def test_the_reads_of_a_range_are_those_of_its_plan(lakehouse: Path) -> None:
+    early_off = parse_job(JOB_TEXT.replace("ordering: {", "ordering: {early_arrival: off, "))
+    output = OutputRange(NOON + DAY, NOON + DAY + HOUR)
+    for one in (JOB, early_off):
+        plan, reads = make_plan(one, output, lakehouse), bounded_reads_of(one, output, lakehouse)
+        assert (reads.range, reads.initial_state) == (plan.read, plan.initial_state)
+    assert reads.initial_state is not None
+    older = open_logs(early_off, Lakehouse.at(lakehouse), as_of=0)
+    of_older = bounded_reads_of(early_off, output, lakehouse, history=older)
+    assert of_older == bounded_reads_of(early_off, output, lakehouse, as_of=0)
+    assert of_older.initial_state != reads.initial_state
 
 
 def test_an_older_version_of_the_log_is_planned_as_it_was(lakehouse: Path) -> None:
