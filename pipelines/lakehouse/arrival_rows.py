@@ -11,17 +11,18 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from pipelines.core.model import Arrival, Input
-from pipelines.core.time import DAY, from_datetime
-from pipelines.lakehouse.schema import LOG_COLUMNS, TIMESTAMP
+from pipelines.core.time import from_datetime
+from pipelines.lakehouse.schema import LOG_COLUMNS, TIMESTAMP, day_scalar
 from pipelines.plan.read_range import ReadRange
 
 
-def arrival_rows(table: DeltaTable, part: Input, read: ReadRange) -> list[Arrival]:
-    """The arrivals of input ``part`` in ``read``, both ends included, in arrival order, from its opened log.
+def arrival_rows(table: DeltaTable, part: Input, read: ReadRange, wanted: pc.Expression | None = None) -> list[Arrival]:
+    """The arrivals of input ``part`` in ``read``, both ends included, in arrival order, from its opened log; of those
+    the ones that a condition on the log's columns lets through, if ``wanted`` is given.
 
     Instants are ``int`` microseconds, also inside arrays, maps and structs.
     """
-    return arrivals_where(table, part, _condition(read))
+    return arrivals_where(table, part, _condition(read, wanted))
 
 
 def arrivals_where(table: DeltaTable, part: Input, wanted: pc.Expression | None) -> list[Arrival]:
@@ -66,18 +67,14 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _condition(read: ReadRange) -> pc.Expression | None:
+def _condition(read: ReadRange, wanted: pc.Expression | None) -> pc.Expression | None:
     time, day = pc.field("arrival_time"), pc.field("arrival_date")
-    parts: list[pc.Expression] = []
+    parts: list[pc.Expression] = [] if wanted is None else [wanted]
     if read.from_us is not None:
-        parts += [time >= pa.scalar(read.from_us, TIMESTAMP), day >= _day(read.from_us)]
+        parts += [time >= pa.scalar(read.from_us, TIMESTAMP), day >= day_scalar(read.from_us)]
     if read.to_us is not None:
-        parts += [time <= pa.scalar(read.to_us, TIMESTAMP), day <= _day(read.to_us)]
+        parts += [time <= pa.scalar(read.to_us, TIMESTAMP), day <= day_scalar(read.to_us)]
     return _all(parts)
-
-
-def _day(instant_us: int) -> pa.Scalar:
-    return pa.scalar(instant_us // DAY, pa.int32()).cast(pa.date32())
 
 
 def _all(parts: Sequence[pc.Expression]) -> pc.Expression | None:

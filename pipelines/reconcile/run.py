@@ -18,14 +18,14 @@ from pipelines.lakehouse import runs
 from pipelines.lakehouse.layout import WINDOWS, windows_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import plain
+from pipelines.recompute.logs import Logs
 from pipelines.recompute.naming import key_names
-from pipelines.recompute.windows import Logs, Remembering
-from pipelines.reconcile.causes.scope import Progress, Scope, kept
-from pipelines.reconcile.causes.search import explained
+from pipelines.recompute.windows import CachedEvaluator
+from pipelines.reconcile.causes.find import with_causes
+from pipelines.reconcile.causes.scope import Progress, Scope, persist
 from pipelines.reconcile.compare import EQUAL, STATUSES, Shape, compare
 from pipelines.reconcile.live_table import live_table
 from pipelines.reconcile.result import Reconciliation
-from pipelines.replay.builder import make_plan
 from pipelines.replay.write import check_columns, replace_range, with_day
 
 KIND = "reconcile"
@@ -54,12 +54,12 @@ def reconcile(
     """
     lakehouse = Lakehouse.at(lakehouse)
     lakehouse.require_writable()
-    tell = progress or (lambda _: None)
-    tell("starting Spark")
+    progress = progress or (lambda _: None)
+    progress("starting Spark")
     from pipelines.runtime.session import session
 
-    with ExitStack() as held:
-        return _Work(job, output, lakehouse, against, spark or session(), tell, held).go()
+    with ExitStack() as persisted:
+        return _Work(job, output, lakehouse, against, spark or session(), progress, persisted).go()
 
 
 @dataclass
@@ -69,27 +69,27 @@ class _Work:
     lakehouse: Lakehouse
     against: str | None
     spark: SparkSession
-    tell: Progress
-    held: ExitStack
+    progress: Progress
+    persisted: ExitStack
     notes: list[str] = field(default_factory=list)
 
     def go(self) -> Reconciliation:
         started = datetime.now(UTC)
-        self.tell("comparing")
+        self.progress("comparing")
         replay, version = _replayed(self.spark, self.lakehouse, self.job, self.output, self.notes)
         self.live = live_table(self.spark, self.lakehouse, self.job, self.output, replay.schema, self.against)
         names = [one.name for one in self.job.query.aggregates if one.name not in self.live.lacking]
         self.shape = Shape(tuple(key_names(self.job)), tuple(names))
         if self.live.lacking:
             self.notes.append(f"{self.live.name} has no {', '.join(self.live.lacking)}: not compared")
-        compared = kept(compare(replay, self.live.rows, self.shape), self.held)
+        compared = persist(compare(replay, self.live.rows, self.shape), self.persisted)
         counts = {row["status"]: row["count"] for row in compared.groupBy("status").count().collect()}
         equal = counts.pop(EQUAL, 0)
         versions = {windows_table(self.job): version}
         if self.live.version is not None:
             versions[self.live.name] = self.live.version
         table = self._table(self._with_causes(compared, equal) if counts else _no_causes(compared))
-        self.tell("writing")
+        self.progress("writing")
         metadata = {"tailrace": KIND, "run_id": uuid.uuid4().hex}
         check_columns(self.lakehouse, reconciliations_table(self.job), table, self.output)
         written = replace_range(table, self.lakehouse, reconciliations_table(self.job), WINDOWS, self.output, metadata)
@@ -110,8 +110,7 @@ class _Work:
         return result
 
     def _with_causes(self, compared: DataFrame, equal: int) -> DataFrame:
-        self.tell("looking for causes")
-        logs = Logs(self.lakehouse, make_plan(self.job, self.output, self.lakehouse).versions)
+        self.progress("looking for causes")
         scope = Scope(
             spark=self.spark,
             lakehouse=self.lakehouse,
@@ -119,12 +118,12 @@ class _Work:
             output=self.output,
             live=self.live,
             shape=self.shape,
-            logs=logs,
-            evaluate=Remembering(),
-            held=self.held,
-            tell=self.tell,
+            logs=Logs(self.lakehouse),
+            evaluate=CachedEvaluator(),
+            persisted=self.persisted,
+            progress=self.progress,
         )
-        return explained(scope, compared, equal, self._recorded())
+        return with_causes(scope, compared, equal, self._recorded())
 
     def _recorded(self) -> set[str]:
         """The fingerprint under which the last live run was recorded, if it is not the job's."""

@@ -178,6 +178,42 @@ def test_a_violating_event_names_the_event_that_issued_the_current_time(tmp_path
     assert told["watermark"]["set_by"] == "cars/0/1"  # type: ignore[index]
 
 
+FAR = [
+    _record(0, "2026-01-01T12:00:00", "2026-02-01T00:00:00"),
+    _record(1, "2026-01-20T12:00:00", "2026-01-20T12:00:00"),
+    *(_record(n, f"2026-01-{n + 20}T12:00:00", f"2026-01-{n + 20}T12:00:00") for n in range(2, 8)),
+]
+"""A stamp of the first of February, received a month early, and one event a day."""
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        (_ATLAS, "the least over the input's partitions"),
+        (
+            _CARS.replace("early_arrival: 5m", "early_arrival: off").replace("action: adjust", "action: drop"),
+            "an arrival before those read had brought the timeline to 2026-02-01T00:00:00Z",
+        ),
+        (
+            _ATLAS.replace("atlas", "stream_insight").replace(
+                "{allowed_lateness: 0s}", "{advance: {every: 1}, action: drop}"
+            ),
+            "issued by an arrival before those read",
+        ),
+    ],
+    ids=["atlas", "stream_analytics", "stream_insight"],
+)
+def test_a_long_log_is_recomputed_from_the_state_that_its_earlier_arrivals_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str, said: str
+) -> None:
+    monkeypatch.setattr("pipelines.explain.recomputation.READ_AS_A_WHOLE", 3)
+    parsed = parse_job(job)
+    story = why_event(parsed, "cars/0/4", _lakehouse(tmp_path, parsed, FAR))
+    assert story.data["verdict"] == "dropped"
+    assert said in " ".join(story.sentences)
+    assert story.notes == ()
+
+
 def test_what_the_live_run_wrote_stands_beside_it(tmp_path: Path) -> None:
     lakehouse = _lakehouse(tmp_path, CARS, LOG)
     end = dt.datetime(2026, 1, 1, 12, 10, tzinfo=dt.UTC)

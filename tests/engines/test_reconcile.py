@@ -27,7 +27,8 @@ from pipelines.lakehouse import runs
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import plain_rows, rows_of
 from pipelines.plan.read_range import read_range
-from pipelines.recompute.windows import Logs, Remembering, window_rows
+from pipelines.recompute.logs import Logs
+from pipelines.recompute.windows import CachedEvaluator, recompute
 from pipelines.reconcile.result import Reconciliation
 from pipelines.reconcile.run import reconcile
 from pipelines.replay.run import replay
@@ -193,7 +194,7 @@ def _counted(window: Row, late_minutes: float = 20) -> list[Row]:
 def _live_under(job: Job, lakehouse: Path) -> list[Row]:
     """What a live run of ``job`` over the whole log would have written, by the reference engine."""
     logs = Logs(Lakehouse.at(lakehouse))
-    rows = window_rows(job, logs.of(job, read_range(job, EVERYTHING)), EVERYTHING, Remembering())
+    rows = recompute(job, logs.arrivals(job, read_range(job, EVERYTHING)), EVERYTHING, CachedEvaluator()).rows
     instants = ("window_start", "window_end")
     shown = [{**row, **{name: to_datetime(row[name]) for name in instants}} for row in rows]  # type: ignore[arg-type]
     return [{**row, "output_date": row["window_end"].date()} for row in shown]

@@ -19,7 +19,8 @@ from pipelines.job.load import parse_job
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import plain_rows, rows_of
 from pipelines.plan.read_range import ReadRange
-from pipelines.recompute.windows import Logs, Remembering, window_rows
+from pipelines.recompute.logs import Logs
+from pipelines.recompute.windows import CachedEvaluator, recompute
 from pipelines.reconcile.run import reconcile
 from pipelines.replay.run import replay
 
@@ -103,10 +104,10 @@ def _replayed(
 
 def _live(job: Job, lakehouse: Path, lost: Sequence[Event] = (), output: OutputRange = EVERYTHING) -> list[Row]:
     """What a live run of ``job`` that never saw some events would have written, by the reference engine."""
-    arrivals = Logs(Lakehouse.at(lakehouse)).of(job, ReadRange(None, None, "the whole log"))
+    arrivals = Logs(Lakehouse.at(lakehouse)).arrivals(job, ReadRange(None, None, "the whole log"))
     seen = [one for one in arrivals if (one.input, one.input_partition, one.sequence) not in lost]
     assert len(seen) == len(arrivals) - len(lost)
-    rows = [{**row} for row in window_rows(job, seen, output, Remembering())]
+    rows = [{**row} for row in recompute(job, seen, output, CachedEvaluator()).rows]
     for row in rows:
         row |= {name: to_datetime(row[name]) for name in ("window_start", "window_end")}  # type: ignore[arg-type]
         row["output_date"] = row["window_end"].date()  # type: ignore[attr-defined]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-VALUES_OF_AN_ARRIVAL = 100
+_VALUES_OF_AN_ARRIVAL = 100
 """An arrival takes about as long to recompute as so many values take to aggregate."""
 
 
 @dataclass
 class Budget:
-    """``arrivals`` that a search may recompute, and those it has recomputed so far, once for each recomputation."""
+    """``arrivals`` that a search may recompute, and how many it has; an arrival counts each time."""
 
     arrivals: int
     recomputed: int = 0
@@ -25,5 +25,5 @@ class Budget:
         self.recomputed += arrivals
 
     def aggregate(self, values: int) -> None:
-        """Count values that were aggregated without being recomputed."""
-        self.recomputed += values // VALUES_OF_AN_ARRIVAL + 1
+        """Count values that are aggregated without a recomputation."""
+        self.recomputed += values // _VALUES_OF_AN_ARRIVAL + 1

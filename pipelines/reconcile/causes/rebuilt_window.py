@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from pipelines.core.errors import TailraceError
 from pipelines.core.expressions import Evaluate
 from pipelines.core.model import Arrival, Job, OutputRange
-from pipelines.plan.read_range import read_range
-from pipelines.recompute.reads import near
-from pipelines.recompute.windows import Logs, Made, recompute, same_values, window_rows
+from pipelines.plan.bounded_reads import BoundedReads
+from pipelines.recompute.logs import Logs
+from pipelines.recompute.naming import ArrivalId, id_of
+from pipelines.recompute.reads import AROUND, reads_around
+from pipelines.recompute.windows import RecomputedWindow, Values, instant_in, recompute, same_values
 from pipelines.reconcile.causes.budget import Budget
 
-Values = Mapping[str, object]
+READ_AS_A_WHOLE = 20_000
+"""Arrivals up to which a window that depends on its whole log is recomputed from all of it."""
 ARRIVALS_OF_A_ROW = 2_000_000
 """Arrivals recomputed at most for one row."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One differing key: ``replay`` is what the job gives, ``copies`` the live run's values (none: missing)."""
+    """One differing key: ``replay`` is what the replay has, ``copies`` the live run's values (none: missing)."""
 
     key: Values
     replay: Values | None
@@ -30,81 +34,109 @@ class Difference:
     @property
     def end_us(self) -> int:
         """The window's end."""
-        value = self.key["window_end"]
-        assert isinstance(value, int)
-        return value
+        return instant_in(self.key, "window_end")
 
 
 @dataclass
-class Bench:
-    """The arrivals of one window end, what the job makes of them there, and the row in question with its events."""
-
-    arrivals: list[Arrival]
-    made: Sequence[Made]
-    mine: Made | None
-
-    @property
-    def members(self) -> list[Arrival]:
-        """The events that counted in the row, in the order in which the aggregates saw them."""
-        return [] if self.mine is None else [self.arrivals[place] for place in self.mine.members]
-
-
-@dataclass
-class Workbench:
-    """Recomputes windows of ``job``; ``keys`` tell rows apart, ``names`` are the compared aggregates."""
+class Rebuilder:
+    """Recomputes windows of ``job``; ``keys`` identify rows, ``names`` are the compared aggregates."""
 
     job: Job
     logs: Logs
     evaluate: Evaluate
     keys: Sequence[str]
     names: Sequence[str]
-    budget: Budget = field(default_factory=lambda: Budget(ARRIVALS_OF_A_ROW))
-    _earlier: int = 0
-    _held: dict[int, tuple[list[Arrival], Sequence[Made]]] = field(default_factory=dict)
+    budgets: list[Budget] = field(default_factory=list)
+    _last: _WindowEnd | None = None
 
     @property
     def recomputed(self) -> int:
         """Arrivals recomputed for all rows so far."""
-        return self._earlier + self.budget.recomputed
+        return sum(budget.recomputed for budget in self.budgets)
 
-    def of(self, one: Difference) -> Bench:
-        """The row's window end; of several rows of one end it is recomputed once."""
-        self._earlier, self.budget = self.recomputed, Budget(ARRIVALS_OF_A_ROW)
-        output = OutputRange(one.end_us, one.end_us + 1)
-        if one.end_us not in self._held:
-            self._held.clear()
-            arrivals = self.logs.of(self.job, near(self.job, output, self.logs))
-            made: Sequence[Made] = recompute(self.job, arrivals, output, self.evaluate).windows
-            mine = self._find(made, one.key)
-            same = mine is not None and one.replay is not None and same_values(mine.row, one.replay, self.names)
-            if not same and one.replay is not None:
-                arrivals = self.logs.of(self.job, read_range(self.job, output))
-                made = recompute(self.job, arrivals, output, self.evaluate).windows
-            self._held[one.end_us] = arrivals, made
-        arrivals, made = self._held[one.end_us]
-        return Bench(arrivals, made, self._find(made, one.key))
+    def rebuild(self, one: Difference) -> RebuiltWindow:
+        """The row's window, recomputed from the log as it is; of several rows of one end it is recomputed once."""
+        if self._last is None or self._last.end_us != one.end_us:
+            self._last = self._recompute(one.end_us, READ_AS_A_WHOLE)
+            found = self.window_of(one, self._last.windows)
+            agrees = one.replay is None or (found and same_values(found.row, one.replay, self.names))
+            if self._last.reads.range.rule == AROUND and not agrees:
+                self._last = self._recompute(one.end_us, ARRIVALS_OF_A_ROW)
+        self.budgets.append(Budget(ARRIVALS_OF_A_ROW))
+        return RebuiltWindow(self, one, self._last, self.window_of(one, self._last.windows), self.budgets[-1])
 
-    def _find(self, made: Sequence[Made], key: Values) -> Made | None:
-        return next((one for one in made if same_values(one.row, key, self.keys)), None)
+    def window_of(self, one: Difference, windows: Sequence[RecomputedWindow]) -> RecomputedWindow | None:
+        """The window of the row's key."""
+        return next((window for window in windows if same_values(window.row, one.key, self.keys)), None)
 
-    def wanted(self, one: Difference, bench: Bench) -> Values | None:
+    def _recompute(self, end_us: int, most: int) -> _WindowEnd:
+        output = OutputRange(end_us, end_us + 1)
+        reads = reads_around(self.job, output, self.logs, most)
+        arrivals = self.logs.arrivals(self.job, reads.range)
+        return _WindowEnd(
+            end_us, reads, arrivals, recompute(self.job, arrivals, output, self.evaluate, reads.initial_state).windows
+        )
+
+
+@dataclass(frozen=True)
+class _WindowEnd:
+    end_us: int
+    reads: BoundedReads
+    arrivals: Sequence[Arrival]
+    windows: Sequence[RecomputedWindow]
+
+
+@dataclass(frozen=True)
+class RebuiltWindow:
+    """What the job gives for the key of ``difference``, if anything: ``found``."""
+
+    by: Rebuilder
+    difference: Difference
+    end: _WindowEnd
+    found: RecomputedWindow | None
+    budget: Budget
+
+    @property
+    def job(self) -> Job:
+        """The job that was recomputed."""
+        return self.by.job
+
+    @property
+    def arrivals(self) -> Sequence[Arrival]:
+        """What it was recomputed from."""
+        return self.end.arrivals
+
+    @property
+    def members(self) -> Sequence[Arrival]:
+        """The events that counted in it, in the order in which the aggregates saw them."""
+        return () if self.found is None else self.found.members
+
+    @cached_property
+    def live(self) -> Values | None:
         """The live values to explain: of several copies the first that is not what the job gives."""
-        row = bench.mine.row if bench.mine is not None else one.replay
-        others = [copy for copy in one.copies if row is None or not same_values(copy, row, self.names)]
-        return others[0] if others else one.copies[0] if one.copies else None
+        row = self.difference.replay if self.found is None else self.found.row
+        copies = self.difference.copies
+        others = [copy for copy in copies if row is None or not same_values(copy, row, self.by.names)]
+        return others[0] if others else copies[0] if copies else None
 
-    def gives(self, one: Difference, arrivals: Sequence[Arrival], wanted: Values | None) -> bool:
-        """Does the job, over these arrivals, give the live row, or none where the live run has none? No once the
-        row's budget is spent."""
+    def is_live(self, found: RecomputedWindow | None) -> bool:
+        """Is that the live row, or nothing where the live run has no row?"""
+        if found is None or self.live is None:
+            return found is None and self.live is None
+        return same_values(found.row, self.live, self.by.names)
+
+    def gives_live(self, arrivals: Sequence[Arrival]) -> bool:
+        """Does the job, over these arrivals, give what :meth:`is_live`? No once the row's budget is spent."""
         if self.budget.is_spent:
             return False
         self.budget.recompute(len(arrivals))
-        output = OutputRange(one.end_us, one.end_us + 1)
+        output = OutputRange(self.end.end_us, self.end.end_us + 1)
         try:
-            rows = window_rows(self.job, arrivals, output, self.evaluate)
+            found = recompute(self.job, arrivals, output, self.by.evaluate, self.end.reads.initial_state)
         except TailraceError:
             return False
-        row = next((row for row in rows if same_values(row, one.key, self.keys)), None)
-        if row is None or wanted is None:
-            return row is None and wanted is None
-        return same_values(row, wanted, self.names)
+        return self.is_live(self.by.window_of(self.difference, found.windows))
+
+    def gives_live_without(self, gone: Collection[ArrivalId]) -> bool:
+        """As :meth:`gives_live`, over all arrivals but these."""
+        return self.gives_live([one for one in self.arrivals if id_of(one) not in gone])

@@ -14,8 +14,9 @@ from pipelines.ingest.batch import ingest
 from pipelines.job.load import parse_job
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.plan.read_range import read_range
-from pipelines.recompute.windows import Logs, Remembering, window_rows
-from pipelines.reconcile.causes.policy import Found, Probe, Search
+from pipelines.recompute.logs import Logs
+from pipelines.recompute.windows import CachedEvaluator, recompute
+from pipelines.reconcile.causes.another_policy.search import Found, Sample, Search
 
 NAMES = ["window_start", "window_end", "window_id", "cars", "numbers"]
 
@@ -45,12 +46,12 @@ def _found(tmp_path: Path) -> Found | None:
     log = tmp_path / "log.jsonl"
     log.write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert ingest(job, "cars", [log], tmp_path / "lakehouse").quarantined == 0
-    logs, evaluate = Logs(Lakehouse.at(tmp_path / "lakehouse")), Remembering()
-    arrivals = logs.of(job, read_range(job, EVERYTHING))
-    replay, live = (window_rows(one, arrivals, EVERYTHING, evaluate) for one in (job, ran))
-    probes = [Probe(int(str(row["window_end"])), [row], row in replay) for row in live]
-    assert {probe.equal for probe in probes} == {True, False}
-    return Search(job, logs, evaluate, NAMES, probes).find(())
+    logs, evaluate = Logs(Lakehouse.at(tmp_path / "lakehouse")), CachedEvaluator()
+    arrivals = logs.arrivals(job, read_range(job, EVERYTHING))
+    replay, live = (recompute(one, arrivals, EVERYTHING, evaluate).rows for one in (job, ran))
+    samples = [Sample(int(str(row["window_end"])), [row], row in replay) for row in live]
+    assert {sample.equal for sample in samples} == {True, False}
+    return Search(job, logs, evaluate, NAMES, samples).find(())
 
 
 def _instant(minute: int) -> str:

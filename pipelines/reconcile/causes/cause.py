@@ -1,4 +1,4 @@
-"""The causes a difference may have, and how a cause, its evidence and an event are put into words."""
+"""The causes that a difference may have. Each is found in the file, or folder, of its name."""
 
 from __future__ import annotations
 
@@ -17,21 +17,7 @@ ROW_MISSING = "row_missing_in_stream"
 FLOATING_POINT = "floating_point_only"
 OUT_OF_DATE = "replay_out_of_date"
 UNEXPLAINED = "unexplained"
-
-CAUSES = (
-    ANOTHER_POLICY,
-    STOPPED,
-    IDLE_CLOSE,
-    LATE_ARRIVALS,
-    DUPLICATE,
-    LOST,
-    TWICE,
-    ROW_MISSING,
-    FLOATING_POINT,
-    OUT_OF_DATE,
-    UNEXPLAINED,
-)
-"""Every cause; all but the last are proved: a recomputation gives the live run's row, or the rows themselves say it."""
+"""The only one that is not proved: of the others a recomputation gives the live run's row, or the rows show it."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +25,10 @@ class Cause:
     """A cause, a sentence, and the facts behind it as JSON-ready data."""
 
     name: str
-    says: str
+    sentence: str
     facts: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def evidence(self) -> str:
         """The column ``evidence``: a JSON object whose ``says`` is the sentence."""
-        return json.dumps({"says": self.says, **self.facts}, ensure_ascii=False)
+        return json.dumps({"says": self.sentence, **self.facts}, ensure_ascii=False)

@@ -63,7 +63,12 @@ class Change:
     vary: Callable[[int], Change | None] | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @property
-    def words(self) -> str:
+    def keys(self) -> tuple[str, ...]:
+        """Which settings it changes."""
+        return tuple(key for key, _, _ in self.settings)
+
+    @property
+    def description(self) -> str:
         """``ordering.late_arrival: 10m instead of 20m``"""
         return ", ".join(f"{key}: {tried} instead of {before}" for key, before, tried in self.settings)
 
@@ -136,8 +141,8 @@ def window_changes(job: Job, spans_us: Sequence[tuple[int, int]]) -> Iterator[Ch
         yield from _window_change(job, Sliding(size_us))
 
 
-def told(value: object, field: str) -> str:
-    """A setting's value as a job file says it."""
+def _written(value: object, field: str) -> str:
+    """A setting's value as a job file writes it."""
     if value is None:
         return {"early_arrival_us": "off", "late_arrival_us": "unbounded"}.get(field, "none")
     if field.endswith("_us") and isinstance(value, int):
@@ -186,7 +191,7 @@ def _round_windows(job: Job) -> Iterator[Window]:
 
 
 def _ordering_change(job: Job, names: Sequence[str], field: str, value: object) -> Iterator[Change]:
-    before = {told(getattr(job.ordering(name), field), field) for name in names}
+    before = {_written(getattr(job.ordering(name), field), field) for name in names}
     changed: dict[str, Any] = {field: value}
     orderings = tuple(
         (name, dataclasses.replace(ordering, **changed) if name in names else ordering)
@@ -195,7 +200,7 @@ def _ordering_change(job: Job, names: Sequence[str], field: str, value: object) 
     if orderings != job.orderings:
         one_of_several = len(_inputs(job)) > 1 and len(names) == 1
         key = f"ordering.{names[0]}." if one_of_several else "ordering."
-        tried = told(value, field)
+        tried = _written(value, field)
         settings = ((key + field.removesuffix("_us"), " and ".join(sorted(before)), tried),)
         away = max(_distance(getattr(job.ordering(name), field), value) for name in names)
         tolerance = value if field.endswith("_us") and isinstance(value, int) else None
