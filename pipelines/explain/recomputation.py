@@ -24,7 +24,7 @@ from pipelines.core.model import (
     Window,
 )
 from pipelines.core.time import UNIT_US, format_instant
-from pipelines.lakehouse.arrival_rows import arrivals_where, plain_values
+from pipelines.lakehouse.arrival_rows import arrivals_where, row_values
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import TIMESTAMP, day_scalar
 from pipelines.lakehouse.show import plain
@@ -145,8 +145,7 @@ class Recomputation:
             wanted &= pc.field("output_date") == day_scalar(end_us)
         rows = data.to_table(filter=wanted)
         ours = {their_name: name for name, their_name in theirs.items()}
-        columns = {ours.get(column, column): plain_values(rows[column]) for column in rows.column_names}
-        return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+        return row_values(rows.rename_columns([ours.get(column, column) for column in rows.column_names]))
 
 
 @dataclass(frozen=True)

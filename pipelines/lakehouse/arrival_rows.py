@@ -30,24 +30,29 @@ def arrivals_where(table: DeltaTable, part: Input, wanted: pc.Expression | None)
     names = [name for name, _ in LOG_COLUMNS] + [column.name for column in part.columns]
     rows = table.to_pyarrow_dataset().to_table(columns=names, filter=wanted)
     rows = rows.sort_by([(name, "ascending") for name in ("arrival_time", "input_partition", "sequence")])
-    columns = {name: plain_values(rows[name]) for name in names}
     payloads = [column.name for column in part.columns]
     return [
         Arrival(
             input=part.name,
-            input_partition=columns["input_partition"][index],
-            sequence=columns["sequence"][index],
-            arrival_time_us=columns["arrival_time"][index],
-            payload={name: columns[name][index] for name in payloads},
-            punctuation_us=columns["punctuation_time"][index],
-            cause=columns["cause"][index],
+            input_partition=row["input_partition"],
+            sequence=row["sequence"],
+            arrival_time_us=row["arrival_time"],
+            payload={name: row[name] for name in payloads},
+            punctuation_us=row["punctuation_time"],
+            cause=row["cause"],
         )
-        for index in range(rows.num_rows)
+        for row in row_values(rows)
     ]
 
 
-def plain_values(column: pa.ChunkedArray) -> list[Any]:
-    """The values of a column as the engines' rows hold them: instants as ``int`` microseconds, maps as dicts."""
+def row_values(rows: pa.Table) -> list[dict[str, Any]]:
+    """Rows by column name, with values as the engines' rows hold them: instants as ``int`` microseconds, maps as
+    dicts."""
+    columns = [_values(column) for column in rows.columns]
+    return [dict(zip(rows.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
     if pa.types.is_timestamp(column.type):
         return list(column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_pylist())
     if not pa.types.is_nested(column.type):

@@ -28,6 +28,11 @@ class Collected:
     query: DataFrame
 
 
+def to_arrow(frame: DataFrame) -> pa.Table:
+    """The rows of any frame, also with structs that are null."""
+    return _loosened(frame).toArrow()
+
+
 def take(frame: DataFrame, layout: Layout) -> Collected:
     """The rows of a result."""
     from pipelines.replay.write import with_day

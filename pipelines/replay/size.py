@@ -35,7 +35,7 @@ def fits_driver(job: Job, plan: Plan, lakehouse: Lakehouse) -> bool:
     each = _windows_of_an_event(job)
     if each is None or sum(rows for rows in events if rows is not None) * max(each, 1) > MOST_ROWS:
         return False
-    return all(_is_plain(lakehouse.open(name)) for name, _ in result_tables(job))
+    return all(is_plain(lakehouse.open(name)) for name, _ in result_tables(job))
 
 
 def _windows_of_an_event(job: Job) -> int | None:
@@ -58,5 +58,6 @@ def _windows_of_a_point(window: Window) -> int:
             return 2
 
 
-def _is_plain(table: DeltaTable | None) -> bool:
+def is_plain(table: DeltaTable | None) -> bool:
+    """Whether a table, if it is there, can be written without Spark."""
     return table is None or table.protocol().min_writer_version <= 2

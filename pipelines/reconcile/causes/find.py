@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
-from pipelines.batch.spark.local_rows import local_frame, local_rows, micros
+from pipelines.batch.spark.local_rows import local_frame, local_rows
 from pipelines.core.model import Job
+from pipelines.lakehouse.arrival_rows import row_values
 from pipelines.reconcile.causes import duplicate_emission, floating_point_only
 from pipelines.reconcile.causes.another_policy.prove import Policy, proved_policy
 from pipelines.reconcile.causes.cause import ANOTHER_POLICY, DUPLICATE, STOPPED, UNEXPLAINED, Cause
@@ -19,6 +19,7 @@ from pipelines.reconcile.causes.row_by_row import ROWS, RowByRow
 from pipelines.reconcile.causes.scope import Scope
 from pipelines.reconcile.causes.stream_stopped_or_restarted import Interruptions, OutputGap, output_gaps, with_gaps
 from pipelines.reconcile.compare import EQUAL
+from pipelines.replay.collect import to_arrow
 
 _FEW = 2
 """Rows that are examined before another policy is looked for; more are likelier to have one cause in common."""
@@ -33,46 +34,40 @@ def with_causes(scope: Scope, compared: DataFrame, equal: int, recorded: set[str
     """
     differing = compared.filter(F.col("status") != EQUAL)
     gaps = output_gaps(compared)
-    rest = scope.unexplained(differing, gaps)
-    few = rest.limit(_FEW + 1).count() <= _FEW
-    found: dict[str, Cause] = {}
+    alone = _first_rows(scope, scope.unexplained(differing, gaps))
+    few = len(alone) <= _FEW and not recorded
+    found = _row_by_row(scope, scope.job, alone, gaps) if few else {}
+    unexplained = any(cause.name == UNEXPLAINED for cause in found.values())
     policy: Policy | None = None
-    left: DataFrame | None = None
-    if few and not recorded:
-        found = _row_by_row(scope, scope.job, rest, gaps)
-        all_explained = all(cause.name != UNEXPLAINED for cause in found.values())
-        if not all_explained or equal >= _MANY_EQUAL:
-            policy = proved_policy(scope, compared, gaps, recorded, thorough=not all_explained)
-    else:
-        policy = proved_policy(scope, compared, gaps, recorded, thorough=True)
+    if not few or unexplained or (alone and equal >= _MANY_EQUAL):
+        policy = proved_policy(scope, compared, gaps, recorded, thorough=unexplained or not few)
     if policy is not None:
-        gaps = output_gaps(policy.compared)
-        left = policy.compared.filter(F.col("status") != EQUAL)
-        rest = scope.unexplained(left.join(differing.select("id"), "id", "left_semi"), gaps)
-        found = _row_by_row(scope, policy.job, rest, gaps)
-    elif not found:
-        found = _row_by_row(scope, scope.job, rest, gaps)
+        found = _row_by_row(scope, policy.job, _first_rows(scope, policy.rest), policy.gaps)
+    elif not few:
+        found = _row_by_row(scope, scope.job, alone, gaps)
     scope.progress("assigning causes")
-    rows = with_gaps(scope.spark, differing, gaps)
-    if policy is None or left is None:
-        rows = rows.withColumn("__policy", F.lit(None).cast("string"))
-    else:
-        rows = rows.join(left.select("id", F.lit(True).alias("__left")), "id", "left")
-        rows = rows.withColumn("__policy", F.when(F.col("__left").isNull(), policy.cause.evidence))
-    return scope.persist(_assigned(scope, rows, found))
+    return scope.persist(_assigned(scope, differing, gaps, policy, found))
 
 
-def _assigned(scope: Scope, rows: DataFrame, found: Mapping[str, Cause]) -> DataFrame:
-    """``rows`` with their causes: of several the first of the order below."""
+def _assigned(
+    scope: Scope, differing: DataFrame, gaps: Sequence[OutputGap], policy: Policy | None, found: Mapping[str, Cause]
+) -> DataFrame:
+    """``differing`` with its causes: of several the first of the order below."""
     columns = [("id", "string"), ("__cause", "string"), ("__evidence", "string")]
     causes = [(row_id, cause.name, cause.evidence) for row_id, cause in found.items()]
-    rows = rows.join(F.broadcast(local_frame(scope.spark, columns, causes)), "id", "left")
+    rows = differing.join(F.broadcast(local_frame(scope.spark, columns, causes)), "id", "left")
+    by_policy, policy_evidence = F.lit(False), F.lit("")
+    if policy is not None:
+        gaps, policy_evidence = policy.gaps, F.lit(policy.cause.evidence)
+        rows = rows.join(policy.left.select("id", F.lit(True).alias("__left")), "id", "left")
+        by_policy = F.col("__left").isNull()
+    rows = with_gaps(scope.spark, rows, gaps)
     not_examined = Cause(UNEXPLAINED, f"Not examined: the first {ROWS} such rows were.", {"examined": False})
     rounding = floating_point_only.CAUSE
     order: list[tuple[Column, Column, Column]] = [
         (duplicate_emission.is_duplicate(), F.lit(DUPLICATE), duplicate_emission.evidence()),
         (floating_point_only.is_rounding(), F.lit(rounding.name), F.lit(rounding.evidence)),
-        (F.col("__policy").isNotNull(), F.lit(ANOTHER_POLICY), F.col("__policy")),
+        (by_policy, F.lit(ANOTHER_POLICY), policy_evidence),
         (F.col("__cause").isNotNull(), F.col("__cause"), F.col("__evidence")),
         (F.col("__gap").isNotNull(), F.lit(STOPPED), F.col("__gap")),
     ]
@@ -82,8 +77,23 @@ def _assigned(scope: Scope, rows: DataFrame, found: Mapping[str, Cause]) -> Data
     return rows.withColumns({"cause": cause, "evidence": evidence})
 
 
-def _row_by_row(scope: Scope, job: Job, rest: DataFrame, gaps: Sequence[OutputGap]) -> dict[str, Cause]:
-    """Causes by row id, of the first rows in output order."""
+def _first_rows(scope: Scope, differing: DataFrame) -> dict[str, Difference]:
+    """The first rows in output order, by their id."""
+    keys = scope.shape.keys
+    first = differing.orderBy("window_end", *keys).limit(ROWS)
+    rows = row_values(to_arrow(first.select("id", *keys, "replay", "all_copies", "emitted_at")))
+    return {
+        row["id"]: Difference(
+            {name: row[name] for name in keys}, row["replay"], tuple(row["all_copies"]), row["emitted_at"]
+        )
+        for row in rows
+    }
+
+
+def _row_by_row(scope: Scope, job: Job, rows: Mapping[str, Difference], gaps: Sequence[OutputGap]) -> dict[str, Cause]:
+    """Causes by row id."""
+    if not rows:
+        return {}
     ends = scope.live.rows.agg(F.min("window_end"), F.max("window_end"), F.max("emitted_at"))
     first_end_us, last_end_us, last_emitted_us = local_rows(ends.toDF("a", "b", "c"))[0].values()
     finder = RowByRow(
@@ -91,35 +101,4 @@ def _row_by_row(scope: Scope, job: Job, rest: DataFrame, gaps: Sequence[OutputGa
         Interruptions(gaps, first_end_us, last_end_us),  # type: ignore[arg-type]
         AppendedBatches(scope.logs, last_emitted_us),  # type: ignore[arg-type]
     )
-    keys = scope.shape.keys
-    return finder.causes(_differences(keys, rest.orderBy("window_end", *keys).limit(ROWS)))
-
-
-def _differences(keys: Sequence[str], frame: DataFrame) -> list[tuple[str, Difference]]:
-    def values(column: Column, kind: T.StructType) -> Column:
-        return F.struct(*[micros(column[field.name], field.dataType).alias(field.name) for field in kind])
-
-    replay, copies = frame.schema["replay"].dataType, frame.schema["all_copies"].dataType
-    assert isinstance(replay, T.StructType)
-    assert isinstance(copies, T.ArrayType)
-    element = copies.elementType
-    assert isinstance(element, T.StructType)
-    rows = frame.select(
-        "id",
-        *keys,
-        F.when(F.col("replay").isNotNull(), values(F.col("replay"), replay)).alias("__replay"),
-        F.transform("all_copies", lambda one: values(one, element)).alias("__copies"),
-        F.unix_micros("emitted_at").alias("__emitted"),
-    )
-    return [
-        (
-            str(row["id"]),
-            Difference(
-                key={name: row[name] for name in keys},
-                replay=row["__replay"],  # type: ignore[arg-type]
-                copies=tuple(one.asDict(recursive=True) for one in row["__copies"]),  # type: ignore[attr-defined]
-                emitted_us=row["__emitted"],  # type: ignore[arg-type]
-            ),
-        )
-        for row in local_rows(rows)
-    ]
+    return finder.causes(rows)

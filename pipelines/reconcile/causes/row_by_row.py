@@ -3,7 +3,7 @@ an altered log, until the live run's row comes out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from pipelines.core.errors import TailraceError
@@ -33,10 +33,10 @@ class RowByRow:
     appended: AppendedBatches
     losses: LostEvents = field(default_factory=LostEvents)
 
-    def causes(self, rows: Sequence[tuple[str, Difference]]) -> dict[str, Cause]:
-        """The cause of each row, by the id that stands beside it; without the rows that the bounds leave out."""
+    def causes(self, rows: Mapping[str, Difference]) -> dict[str, Cause]:
+        """The cause of each row, by its id; without those for which too much would have to be recomputed."""
         # what is missing can follow from events that other rows show to be lost
-        ordered = sorted(rows[:ROWS], key=lambda row: not row[1].copies)
+        ordered = sorted(rows.items(), key=lambda row: not row[1].copies)
         found: dict[str, Cause] = {}
         for row_id, one in ordered:
             if self.rebuilder.recomputed < ARRIVALS_OF_ALL_ROWS:

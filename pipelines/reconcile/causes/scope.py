@@ -38,15 +38,10 @@ class Scope:
 
     def persist(self, frame: DataFrame) -> DataFrame:
         """The frame, computed once."""
-        return persist(frame, self.persisted)
+        self.persisted.callback(frame.unpersist)
+        return frame.persist()
 
     def unexplained(self, differing: DataFrame, gaps: Sequence[OutputGap]) -> DataFrame:
         """What neither the rows' own values nor an output gap explains."""
         rest = differing.filter(~(is_duplicate() | is_rounding()))
         return with_gaps(self.spark, rest, gaps).filter("__gap IS NULL")
-
-
-def persist(frame: DataFrame, persisted: ExitStack) -> DataFrame:
-    """The frame, computed once and forgotten when ``persisted`` is closed."""
-    persisted.callback(frame.unpersist)
-    return frame.persist()

@@ -33,11 +33,17 @@ _ROUNDS = 4
 
 @dataclass(frozen=True)
 class Policy:
-    """A change of settings that was proved: the changed job, and the comparison under it."""
+    """A change of settings that was proved: the changed job, and how many rows it explains.
+
+    ``left``: the rows that differ under it, ``gaps`` the live run's output gaps under it, ``rest`` the rows that were
+    differences before and that neither explains.
+    """
 
     job: Job
-    compared: DataFrame
     explained: int
+    left: DataFrame
+    gaps: Sequence[OutputGap]
+    rest: DataFrame
     cause: Cause
 
 
@@ -118,9 +124,10 @@ def _prove(
     failed = [(end, True) for end in _ends_of(broken)]
     if failed or not explained:
         return None, failed
-    rest = scope.unexplained(left.join(differing.select("id"), "id", "left_semi"), output_gaps(compared))
-    policy = Policy(job, compared, explained, _cause(found, explained, by_record=job.fingerprint in recorded))
-    return policy, [(end, False) for end in _ends_of(rest)]
+    gaps = output_gaps(compared)
+    rest = scope.unexplained(left.join(differing.select("id"), "id", "left_semi"), gaps)
+    cause = _cause(found, explained, by_record=job.fingerprint in recorded)
+    return Policy(job, explained, left, gaps, rest, cause), [(end, False) for end in _ends_of(rest)]
 
 
 def _replayed(scope: Scope, job: Job) -> DataFrame:

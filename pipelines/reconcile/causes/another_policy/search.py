@@ -23,6 +23,7 @@ from pipelines.reconcile.causes.another_policy.settings import (
     roundest,
     threshold_changes,
     window_changes,
+    with_setting,
 )
 from pipelines.reconcile.causes.budget import Budget
 from pipelines.reconcile.causes.rebuilt_window import READ_AS_A_WHOLE
@@ -127,25 +128,22 @@ class Search:
 
     def _roundest(self, found: Found, seen: Sequence[Change]) -> Found:
         """The roundest value of a tolerance that explains as much, and how far such values reach."""
-        if found.change.number is None or found.change.vary is None:
+        if found.change.number is None:
             return found
         found = self._sharpened(found)
         change = found.change
-        assert change.number is not None
-        assert change.vary is not None
-        vary = change.vary
 
-        def does(value: int) -> bool:
-            other = vary(value)
-            return other is not None and self._explained(other) >= found.explained
+        def at(value_us: int) -> Change | None:
+            varied = next(with_setting(self.job, change.inputs, (change.field, value_us)), None)
+            return varied if varied is not None and self._explained(varied) >= found.explained else None
 
         tried = [one.number for one in seen if one.keys == change.keys and one.number is not None]
         good = [one.number for one in (change, *found.others) if one.keys == change.keys and one.number is not None]
         least, greatest = min(good), max(good)
-        low = _edge(least, max((one for one in tried if one < least), default=least), does)
-        high = _edge(greatest, min((one for one in tried if one > greatest), default=greatest), does)
+        low = _edge(least, max((one for one in tried if one < least), default=least), at)
+        high = _edge(greatest, min((one for one in tried if one > greatest), default=greatest), at)
         best = roundest(low, high) if low >= 0 else None
-        rounder = vary(best) if best is not None and best not in good and does(best) else None
+        rounder = at(best) if best is not None and best not in good else None
         others = [one for one in found.others if one.keys != change.keys]
         return Found(rounder or change, found.explained, (low, high), others)
 
@@ -217,7 +215,7 @@ def _seeds(differing: Sequence[Sample]) -> list[Sample]:
     return [differing[place] for place in places]
 
 
-def _edge(good: int, bad: int, does: Callable[[int], bool]) -> int:
+def _edge(good: int, bad: int, does: Callable[[int], object]) -> int:
     """The last value on the way from ``good`` to ``bad`` that still does."""
     while abs(good - bad) > 1:
         middle = (good + bad) // 2
