@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipelines.core.model import Fate, Input, Job
-from pipelines.core.time import format_instant, to_datetime
+from pipelines.core.time import format_instant
 from pipelines.lakehouse.show import plain
 from pipelines.recompute.naming import key_names
 from pipelines.recompute.windows import Values, instant_in, same_values
@@ -27,22 +27,19 @@ class Story:
 
 def shown_row(row: Values) -> dict[str, object]:
     """A window row as JSON-ready data, its bounds as instants."""
-    instants = ("window_start", "window_end", "emitted_at")
+    own = {name: value for name, value in row.items() if name != "output_date"}
+    return _shown(own, {"window_start", "window_end", "emitted_at"})
+
+
+def shown_payload(part: Input, payload: Values) -> dict[str, object]:
+    """A payload as JSON-ready data."""
+    return _shown(payload, {column.name for column in part.columns if column.type.startswith("timestamp")})
+
+
+def _shown(values: Values, instants: set[str]) -> dict[str, object]:
     return {
         name: format_instant(value) if name in instants and isinstance(value, int) else plain(value)
-        for name, value in row.items()
-        if name != "output_date"
-    }
-
-
-def shown_payload(part: Input, payload: Mapping[str, object]) -> dict[str, object]:
-    """A payload as JSON-ready data."""
-    kinds = {column.name: column.type for column in part.columns}
-    return {
-        name: plain(
-            to_datetime(value) if kinds.get(name, "").startswith("timestamp") and isinstance(value, int) else value
-        )
-        for name, value in payload.items()
+        for name, value in values.items()
     }
 
 

@@ -60,7 +60,7 @@ def reasons(job: Job, one: Arrival, fate: Fate, read: Sequence[Arrival], fate_of
         case StreamAnalyticsOrdering():
             return _stream_analytics(job, ordering, one, fate, before, fate_of)
         case AtlasOrdering():
-            return _atlas(job, ordering, one, fate, before, fate_of)
+            return _atlas(ordering, one, fate, before, fate_of)
         case StreamInsightOrdering():
             return _stream_insight(ordering, fate, before, fate_of)
 
@@ -76,13 +76,20 @@ def _stream_analytics(
 
     early_us, late_us, disorder_us = ordering.early_arrival_us, ordering.late_arrival_us, ordering.out_of_order_us
     least_us = None if late_us is None else one.arrival_time_us - late_us
-    set_by, seen_us = _greatest(part, ordering, one, before, fate_of)
-    if fate.watermark_us is not None and fate.watermark_us + disorder_us not in (least_us, seen_us):
-        # what was read does not reach back to the arrival that brought the timeline there
-        set_by, seen_us = None, fate.watermark_us + disorder_us
-    sentence = _watermark_sentence(ordering, fate, least_us, seen_us, set_by)
-    if seen_us is None or (least_us is not None and seen_us < least_us):
-        set_by = None
+    set_by, sentence = None, "It is the first event of its timeline: there was no watermark yet."
+    if fate.watermark_us is not None:
+        at, disorder = format_instant(fate.watermark_us), format_duration(disorder_us)
+        latest_us = fate.watermark_us + disorder_us
+        if late_us is not None and latest_us == least_us:
+            late = format_duration(late_us)
+            what = f"its own arrival minus {late} minus {disorder}; no earlier event says more"
+        else:
+            set_by = next(
+                (other for other in before if _seen_us(part, ordering, one, other, fate_of) == latest_us), None
+            )
+            who = "an arrival before those read" if set_by is None else event_description(set_by)
+            what = f"{who} had brought the timeline to {format_instant(latest_us)}, minus {disorder}"
+        sentence = f"The watermark was {at}: {what}."
     tests = []
     arrival = format_instant(one.arrival_time_us)
     if early_us is not None:
@@ -94,55 +101,32 @@ def _stream_analytics(
     if least_us is not None and late_us is not None:
         tests.append(_test("late", time_us, "<", least_us, f"its arrival {arrival} minus {format_duration(late_us)}"))
         counts_us = max(time_us, least_us)
-    if seen_us is not None:
-        what = f"the greatest time before it, {format_instant(seen_us)}, minus {format_duration(disorder_us)}"
-        tests.append(_test("out_of_order", counts_us, "<", seen_us - disorder_us, what))
+    if fate.watermark_us is not None:
+        tests.append(_test("out_of_order", counts_us, "<", fate.watermark_us, "the watermark"))
     return Reasons(tuple(tests), set_by, sentence)
 
 
-def _greatest(
-    part: Input, ordering: StreamAnalyticsOrdering, one: Arrival, before: Sequence[Arrival], fate_of: FateOf
-) -> tuple[Arrival | None, int | None]:
-    """The first arrival of the event's timeline that brought the greatest time (S5), and that time."""
+def _seen_us(
+    part: Input, ordering: StreamAnalyticsOrdering, one: Arrival, other: Arrival, fate_of: FateOf
+) -> int | None:
+    """What the timeline of ``one`` saw of another arrival (S5); None if nothing."""
 
-    def timeline(other: Arrival) -> tuple[object, ...]:
-        return (other.input_partition, *(grouping_key(other.payload[column]) for column in part.over))
+    def timeline(arrival: Arrival) -> tuple[object, ...]:
+        return (arrival.input_partition, *(grouping_key(arrival.payload[column]) for column in part.over))
 
-    greatest: tuple[Arrival | None, int | None] = None, None
-    for other in before:
-        fate = fate_of(other) if other.input == one.input and timeline(other) == timeline(one) else None
-        if fate is None or fate.event_time_us is None or {"early", "invalid_key"} & set(fate.reasons):
-            continue
-        seen_us = fate.event_time_us
-        if ordering.late_arrival_us is not None:
-            seen_us = max(seen_us, other.arrival_time_us - ordering.late_arrival_us)
-        if greatest[1] is None or seen_us > greatest[1]:
-            greatest = other, seen_us
-    return greatest
+    fate = fate_of(other) if other.input == one.input and timeline(other) == timeline(one) else None
+    if fate is None or fate.event_time_us is None or {"early", "invalid_key"} & set(fate.reasons):
+        return None
+    late_us = ordering.late_arrival_us
+    return fate.event_time_us if late_us is None else max(fate.event_time_us, other.arrival_time_us - late_us)
 
 
-def _watermark_sentence(
-    ordering: StreamAnalyticsOrdering, fate: Fate, least_us: int | None, seen_us: int | None, set_by: Arrival | None
-) -> str:
-    if fate.watermark_us is None:
-        return "It is the first event of its timeline: there was no watermark yet."
-    at, disorder = format_instant(fate.watermark_us), format_duration(ordering.out_of_order_us)
-    if seen_us is None or (least_us is not None and seen_us < least_us):
-        late = format_duration(ordering.late_arrival_us or 0)
-        return f"The watermark was {at}: its own arrival minus {late} minus {disorder}; no earlier event says more."
-    who = "an arrival before those read" if set_by is None else event_description(set_by)
-    return f"The watermark was {at}: {who} had brought the timeline to {format_instant(seen_us)}, minus {disorder}."
-
-
-def _atlas(
-    job: Job, ordering: AtlasOrdering, one: Arrival, fate: Fate, before: Sequence[Arrival], fate_of: FateOf
-) -> Reasons:
+def _atlas(ordering: AtlasOrdering, one: Arrival, fate: Fate, before: Sequence[Arrival], fate_of: FateOf) -> Reasons:
     sentence = "There was no watermark yet: a partition of the input has not been heard."
     set_by = None
     if fate.watermark_us is not None:
         sentence = f"The watermark was {format_instant(fate.watermark_us)}, the least over the input's partitions."
-        setters = _partition_setters(job, one, before, fate_of).values()
-        set_by = next((setter for time_us, setter in setters if time_us == fate.watermark_us), None)
+        set_by = _set_by(one, fate.watermark_us, before, fate_of)
     if set_by is not None:
         kind = "the punctuation" if set_by.punctuation_us is not None else "event"
         sentence = f"{sentence[:-1]}: {kind} {event_description(set_by)} had brought its own there."
@@ -159,24 +143,17 @@ def _atlas(
     return Reasons(tuple(tests), set_by, sentence)
 
 
-def _partition_setters(
-    job: Job, one: Arrival, before: Sequence[Arrival], fate_of: FateOf
-) -> dict[int, tuple[int, Arrival]]:
-    """By partition the greatest time that it had seen, and the first arrival that brought it (A3)."""
-    declared = job.input(one.input).partitions
-    mine = [other for other in before if other.input == one.input]
-    heard = {other.input_partition for other in mine if other.input_partition is not None}
-    partitions = sorted(heard) if declared is None else range(declared)
-    found: dict[int, tuple[int, Arrival]] = {}
-    for other in mine:
-        fate = None if other.punctuation_us is not None else fate_of(other)
+def _set_by(one: Arrival, watermark_us: int, before: Sequence[Arrival], fate_of: FateOf) -> Arrival | None:
+    """The first arrival that brought its partition to the watermark, of a partition that was no further (A3)."""
+    times_us: list[tuple[int, Arrival]] = []
+    for other in before:
+        fate = fate_of(other)
         time_us = other.punctuation_us if fate is None else fate.event_time_us
-        if time_us is None:
-            continue
-        for partition in partitions if other.input_partition is None else [other.input_partition]:
-            if partition not in found or time_us > found[partition][0]:
-                found[partition] = time_us, other
-    return found
+        if other.input == one.input and time_us is not None:
+            times_us.append((time_us, other))
+    further = {other.input_partition for time_us, other in times_us if time_us > watermark_us}
+    found = (other for time_us, other in times_us if time_us == watermark_us)
+    return next((other for other in found if other.input_partition not in further), None)
 
 
 def _stream_insight(ordering: StreamInsightOrdering, fate: Fate, before: Sequence[Arrival], fate_of: FateOf) -> Reasons:

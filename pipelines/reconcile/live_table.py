@@ -62,22 +62,15 @@ def live_table(
             f"the table {name} has none of the aggregates {', '.join(aggregates)}: there is nothing to compare",
             hint="name its columns in 'stream.columns' of the job file",
         )
-    columns = []
-    for column in key_names(job):
-        columns.append(_key(job, name, column, found, ours[column].dataType).alias(column))
-    for column in aggregates:
-        field = found[column]
-        if field is not None:
-            columns.append(_value(field, ours[column].dataType).alias(column))
+    columns = [_key(job, name, column, found, ours[column].dataType).alias(column) for column in key_names(job)]
+    columns += [_value(field, ours[one].dataType).alias(one) for one in aggregates if (field := found[one]) is not None]
     emitted = found[EMITTED_AT]
-    if emitted is None:
-        columns.append(F.lit(None).cast("timestamp").alias(EMITTED_AT))
-    else:
-        columns.append(F.col(f"`{emitted.name}`").cast("timestamp").alias(EMITTED_AT))
-    rows = frame.select(*columns)
-    if not by_day:
-        condition = _condition(output)
-        rows = rows if condition is None else rows.filter(condition)
+    emitted_at = F.lit(None) if emitted is None else F.col(f"`{emitted.name}`")
+    rows = frame.select(*columns, emitted_at.cast("timestamp").alias(EMITTED_AT))
+    if not by_day and output.from_us is not None:
+        rows = rows.filter(F.unix_micros("window_end") >= output.from_us)
+    if not by_day and output.to_us is not None:
+        rows = rows.filter(F.unix_micros("window_end") < output.to_us)
     return LiveTable(name, version, rows, lacking)
 
 
@@ -109,16 +102,6 @@ def _open(
     if ours and condition is not None:
         return frame.filter(condition), version, True
     return frame, version, ours
-
-
-def _condition(output: OutputRange) -> Column | None:
-    end = F.unix_micros("window_end")
-    parts = []
-    if output.from_us is not None:
-        parts.append(end >= output.from_us)
-    if output.to_us is not None:
-        parts.append(end < output.to_us)
-    return None if not parts else parts[0] if len(parts) == 1 else parts[0] & parts[1]
 
 
 def _key(job: Job, table: str, column: str, found: Mapping[str, T.StructField | None], kind: T.DataType) -> Column:

@@ -1,4 +1,4 @@
-"""The causes that a difference may have. Each is found in the file, or folder, of its name."""
+"""A cause that a difference may have. Each is found in the file, or folder, of its name."""
 
 from __future__ import annotations
 
@@ -6,18 +6,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-ANOTHER_POLICY = "another_policy"
-STOPPED = "stream_stopped_or_restarted"
-IDLE_CLOSE = "idle_close_not_recorded"
-LATE_ARRIVALS = "late_arrivals_after_output"
-DUPLICATE = "duplicate_emission"
-LOST = "lost_events"
-TWICE = "event_counted_twice"
-ROW_MISSING = "row_missing_in_stream"
-FLOATING_POINT = "floating_point_only"
-OUT_OF_DATE = "replay_out_of_date"
 UNEXPLAINED = "unexplained"
-"""The only one that is not proved: of the others a recomputation gives the live run's row, or the rows show it."""
+"""The only cause that is not proved: of the others a recomputation gives the live run's row, or the rows show it."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pipelines.recompute.naming import event_description, event_id
-from pipelines.reconcile.causes.cause import TWICE, Cause
+from pipelines.reconcile.causes.cause import Cause
 from pipelines.reconcile.causes.rebuilt_window import RebuiltWindow
 from pipelines.reconcile.causes.subsets import MemberAggregates
 
@@ -23,7 +23,7 @@ def counted_twice(window: RebuiltWindow) -> Cause | None:
     if not found:
         return None
     return Cause(
-        TWICE,
+        "event_counted_twice",
         f"Recomputed with {event_description(found[0])} counted twice, the window is exactly what the live run wrote.",
         {"event": event_id(found[0]), "or_one_of": [event_id(one) for one in found[1:20]]},
     )

@@ -12,10 +12,11 @@ from pipelines.core.model import Job
 from pipelines.lakehouse.arrival_rows import row_values
 from pipelines.reconcile.causes import duplicate_emission, floating_point_only
 from pipelines.reconcile.causes.another_policy.prove import Policy, proved_policy
-from pipelines.reconcile.causes.cause import ANOTHER_POLICY, DUPLICATE, STOPPED, UNEXPLAINED, Cause
+from pipelines.reconcile.causes.budget import ROWS
+from pipelines.reconcile.causes.cause import UNEXPLAINED, Cause
 from pipelines.reconcile.causes.late_arrivals_after_output import AppendedBatches
 from pipelines.reconcile.causes.rebuilt_window import Difference, Rebuilder
-from pipelines.reconcile.causes.row_by_row import ROWS, RowByRow
+from pipelines.reconcile.causes.row_by_row import RowByRow
 from pipelines.reconcile.causes.scope import Scope
 from pipelines.reconcile.causes.stream_stopped_or_restarted import Interruptions, OutputGap, output_gaps, with_gaps
 from pipelines.reconcile.compare import EQUAL
@@ -65,11 +66,11 @@ def _assigned(
     not_examined = Cause(UNEXPLAINED, f"Not examined: the first {ROWS} such rows were.", {"examined": False})
     rounding = floating_point_only.CAUSE
     order: list[tuple[Column, Column, Column]] = [
-        (duplicate_emission.is_duplicate(), F.lit(DUPLICATE), duplicate_emission.evidence()),
+        (duplicate_emission.is_duplicate(), F.lit("duplicate_emission"), duplicate_emission.evidence()),
         (floating_point_only.is_rounding(), F.lit(rounding.name), F.lit(rounding.evidence)),
-        (by_policy, F.lit(ANOTHER_POLICY), policy_evidence),
+        (by_policy, F.lit("another_policy"), policy_evidence),
         (F.col("__cause").isNotNull(), F.col("__cause"), F.col("__evidence")),
-        (F.col("__gap").isNotNull(), F.lit(STOPPED), F.col("__gap")),
+        (F.col("__gap").isNotNull(), F.lit("stream_stopped_or_restarted"), F.col("__gap")),
     ]
     cause, evidence = F.lit(not_examined.name), F.lit(not_examined.evidence)
     for condition, name, facts in reversed(order):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from pipelines.reconcile.causes.cause import FLOATING_POINT, Cause
+from pipelines.reconcile.causes.cause import Cause
 from pipelines.reconcile.compare import DIFFERENT
 
 CAUSE = Cause(
-    FLOATING_POINT,
+    "floating_point_only",
     "Doubles differ in their last bits only, by at most 1e-9 relative to max(1, |x|); all else is equal.",
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipelines.core.model import Arrival
 from pipelines.core.time import format_instant
-from pipelines.reconcile.causes.cause import IDLE_CLOSE, Cause
+from pipelines.reconcile.causes.cause import Cause
 from pipelines.reconcile.causes.rebuilt_window import RebuiltWindow
 from pipelines.reconcile.causes.subsets import count_in
 from pipelines.reference.events import place_of
@@ -28,7 +28,7 @@ def idle_close(window: RebuiltWindow) -> Cause | None:
         if window.gives_live([*window.arrivals, close]):
             end, at = format_instant(end_us), format_instant(at_us)
             return Cause(
-                IDLE_CLOSE,
+                "idle_close_not_recorded",
                 f"The live run had closed the window by {at}, which no punctuation in the log records: with one of"
                 f" {end} at that arrival time the recomputed window is exactly what it wrote.",
                 {"punctuation_time": end, "arrival_time_at_most": at},

@@ -13,7 +13,7 @@ from pipelines.lakehouse.layout import arrivals_table
 from pipelines.plan.read_range import ReadRange
 from pipelines.recompute.logs import Logs
 from pipelines.recompute.naming import ArrivalId, event_id, id_of, listed
-from pipelines.reconcile.causes.cause import LATE_ARRIVALS, Cause
+from pipelines.reconcile.causes.cause import Cause
 from pipelines.reconcile.causes.rebuilt_window import RebuiltWindow
 
 Commit = tuple[int, int, str]
@@ -52,7 +52,7 @@ class AppendedBatches:
         when = format_instant(emitted_us)
         result = "the window is exactly what it wrote" if window.live is not None else "there is no such row"
         return Cause(
-            LATE_ARRIVALS,
+            "late_arrivals_after_output",
             f"Arrivals were appended to the log after the live run's output of {when}: without the batch(es)"
             f" {listed(batches)} {result}.",
             {

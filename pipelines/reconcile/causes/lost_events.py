@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pipelines.core.model import Arrival
 from pipelines.recompute.naming import ArrivalId, event_description, event_id, id_of, listed
 from pipelines.recompute.windows import Values
-from pipelines.reconcile.causes.cause import LOST, Cause
+from pipelines.reconcile.causes.cause import Cause
 from pipelines.reconcile.causes.rebuilt_window import RebuiltWindow
 from pipelines.reconcile.causes.subsets import MemberAggregates, count_in, left_out
 
@@ -32,7 +32,7 @@ class LostEvents:
 
     def is_open(self, cause: Cause) -> bool:
         """Whether the cause is one of several losses, of which other rows may single one out."""
-        return cause.name == LOST and "ways" in cause.facts
+        return cause.name == "lost_events" and "ways" in cause.facts
 
     def no_row(self, window: RebuiltWindow) -> Cause | None:
         """Without events that other rows show to be lost, the job does not give the row that the live run lacks."""
@@ -43,7 +43,7 @@ class LostEvents:
             gone = [one for one in window.arrivals if id_of(one) in ids]
             if gone and window.gives_live_without(ids):
                 return Cause(
-                    LOST,
+                    "lost_events",
                     f"Without {listed([event_description(one) for one in gone])}, which the live run lost elsewhere"
                     " too, there is no such row.",
                     {"missing_events": [event_id(one) for one in gone]},
@@ -101,7 +101,7 @@ class LostEvents:
             return None
         shown = [f"{name}/{partition}/{first}..{last}" for name, partition, first, last in gaps]
         return Cause(
-            LOST,
+            "lost_events",
             f"The live run counted {theirs - ours} event(s) more than the log has, and around this window the log"
             f" lacks the sequences {listed(shown)}: they are lost from the log.",
             {"missing_from_log": shown[:50], "sequences_missing": missing},
@@ -137,7 +137,7 @@ class LostEvents:
             which = "the values do not tell them apart" if known is None else "this one explains another row, too"
             doubt = f" (as would {len(others)} other choice(s): {which})"
         return Cause(
-            LOST,
+            "lost_events",
             f"The live run never {never}{listed([event_description(one) for one in best])}{why}: recomputed without,"
             f" the window is exactly what it wrote{doubt}.",
             {**facts, **(more or {})},

@@ -14,12 +14,7 @@ from pipelines.recompute.logs import Logs
 from pipelines.recompute.naming import ArrivalId, id_of
 from pipelines.recompute.reads import AROUND, reads_around
 from pipelines.recompute.windows import RecomputedWindow, Values, instant_in, recompute, same_values
-from pipelines.reconcile.causes.budget import Budget
-
-READ_AS_A_WHOLE = 20_000
-"""Arrivals up to which a window that depends on its whole log is recomputed from all of it."""
-ARRIVALS_OF_A_ROW = 2_000_000
-"""Arrivals recomputed at most for one row."""
+from pipelines.reconcile.causes.budget import ARRIVALS_OF_A_ROW, READ_AS_A_WHOLE, Budget
 
 
 @dataclass(frozen=True)

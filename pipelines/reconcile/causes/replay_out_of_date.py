@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipelines.reconcile.causes.cause import OUT_OF_DATE, Cause
+from pipelines.reconcile.causes.cause import Cause
 from pipelines.reconcile.causes.rebuilt_window import RebuiltWindow
 
 
@@ -11,7 +11,7 @@ def out_of_date(window: RebuiltWindow) -> Cause | None:
     if not window.is_live(window.found) or len(window.difference.copies) > 1:
         return None
     return Cause(
-        OUT_OF_DATE,
+        "replay_out_of_date",
         "Recomputed from the log and the job file as they are now, the window is what the live run wrote: the replay's"
         " row is older. Replay the range again.",
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from pipelines.core.errors import TailraceError
 from pipelines.lakehouse.show import plain
+from pipelines.reconcile.causes.budget import ARRIVALS_OF_ALL_ROWS
 from pipelines.reconcile.causes.cause import UNEXPLAINED, Cause
 from pipelines.reconcile.causes.event_counted_twice import counted_twice
 from pipelines.reconcile.causes.idle_close_not_recorded import idle_close
@@ -17,11 +18,6 @@ from pipelines.reconcile.causes.rebuilt_window import Difference, Rebuilder, Reb
 from pipelines.reconcile.causes.replay_out_of_date import out_of_date
 from pipelines.reconcile.causes.row_missing_in_stream import row_missing
 from pipelines.reconcile.causes.stream_stopped_or_restarted import Interruptions
-
-ROWS = 400
-"""Rows examined at most."""
-ARRIVALS_OF_ALL_ROWS = 10_000_000
-"""Arrivals recomputed at most for all rows together."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipelines.lakehouse.show import plain
 from pipelines.recompute.naming import event_description, event_id
-from pipelines.reconcile.causes.cause import LOST, ROW_MISSING, Cause
+from pipelines.reconcile.causes.cause import Cause
 from pipelines.reconcile.causes.rebuilt_window import RebuiltWindow
 
 
@@ -20,9 +20,9 @@ def row_missing(window: RebuiltWindow) -> Cause | None:
     }
     if len(members) == 1:
         alone = event_description(members[0])
-        facts["also"] = f"{LOST}: {alone} is the window's only event; without it there is no row"
+        facts["also"] = f"lost_events: {alone} is the window's only event; without it there is no row"
     return Cause(
-        ROW_MISSING,
+        "row_missing_in_stream",
         f"The recomputation gives this row from {len(members)} event(s), and the live run has rows for its neighbours:"
         " the row was deleted or never delivered.",
         facts,

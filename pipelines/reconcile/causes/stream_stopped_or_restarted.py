@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pipelines.batch.spark.local_rows import local_frame, local_rows
 from pipelines.core.time import format_instant
 from pipelines.recompute.reads import reach_us
-from pipelines.reconcile.causes.cause import STOPPED, Cause
+from pipelines.reconcile.causes.cause import Cause
 from pipelines.reconcile.causes.rebuilt_window import RebuiltWindow
 from pipelines.reconcile.causes.subsets import count_in
 from pipelines.reconcile.compare import MISSING_IN_STREAM
@@ -49,7 +49,7 @@ class OutputGap:
         """The cause of each row that is missing in it."""
         restarted = self.after_us is not None and self.before_us is not None
         return Cause(
-            STOPPED,
+            "stream_stopped_or_restarted",
             f"The live run has no row at any of the {self.ends} window end(s) from {format_instant(self.first_us)} to"
             f" {format_instant(self.last_us)}, where the replay has {self.rows}: it was stopped"
             f" {'and restarted' if restarted else 'there'}{'' if self.after_us is not None else '; no row follows'}.",
@@ -120,7 +120,7 @@ class Interruptions:
             if gap.may_cut(window):
                 found = _cut(window, before=window.difference.end_us < gap.first_us)
                 if found is not None:
-                    return Cause(STOPPED, found.sentence, {**found.facts, **gap.facts})
+                    return Cause("stream_stopped_or_restarted", found.sentence, {**found.facts, **gap.facts})
         return None
 
     def cut_at_edge(self, window: RebuiltWindow) -> Cause | None:
@@ -146,7 +146,7 @@ def _cut(window: RebuiltWindow, *, before: bool) -> Cause | None:
             at = format_instant(order[index].arrival_time_us)
             which = f"before {at}" if before else f"from {at} on"
             return Cause(
-                STOPPED,
+                "stream_stopped_or_restarted",
                 f"The live run {'stopped' if before else 'began'} inside this window: recomputed from the arrivals"
                 f" {which} alone, the window is exactly what it wrote ({counted} of {len(order)} events).",
                 {"counted_arrivals": which, "counted": counted, "of": len(order)},

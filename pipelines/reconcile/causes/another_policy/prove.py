@@ -15,7 +15,8 @@ from pipelines.core.model import Job
 from pipelines.core.time import format_duration
 from pipelines.recompute.windows import Values, instant_in
 from pipelines.reconcile.causes.another_policy.search import Found, Sample, Search
-from pipelines.reconcile.causes.cause import ANOTHER_POLICY, Cause
+from pipelines.reconcile.causes.budget import SAMPLES
+from pipelines.reconcile.causes.cause import Cause
 from pipelines.reconcile.causes.duplicate_emission import is_duplicate
 from pipelines.reconcile.causes.floating_point_only import is_rounding
 from pipelines.reconcile.causes.scope import Scope
@@ -26,8 +27,6 @@ from pipelines.replay.read import read_arrivals
 
 _ENDS = 20_000
 """Window ends that samples are taken from."""
-_SAMPLES = 12
-"""Differing window ends that changes are tried at, at first."""
 _ROUNDS = 4
 
 
@@ -88,7 +87,7 @@ def _samples(scope: Scope, compared: DataFrame, gaps: Sequence[OutputGap], recor
     differing = [end for end, is_bad in rows if is_bad and not any(gap.first_us <= end <= gap.last_us for gap in gaps)]
     if not differing and recorded:
         differing = [end for end, is_bad in rows if is_bad]
-    chosen = _spread(differing, _SAMPLES)
+    chosen = _spread(differing, SAMPLES)
     places = {end: index for index, (end, _) in enumerate(rows)}
     beside = [place for end in chosen for place in (places[end] - 1, places[end] + 1) if 0 <= place < len(rows)]
     equal = [end for end, is_bad in map(rows.__getitem__, beside) if not is_bad]
@@ -157,7 +156,7 @@ def _cause(found: Found, explained: int, *, by_record: bool) -> Cause:
         facts["also"] = [other.description for other in found.others[:8]]
     recorded = "; the live run's recorded fingerprint is that job's" if by_record else ""
     return Cause(
-        ANOTHER_POLICY,
+        "another_policy",
         f"The live run was under another policy: recomputed with {found.change.description}{doubt}, {explained}"
         f" differing row(s) are exactly what it wrote, and no row that agreed differs{recorded}.",
         facts,

@@ -25,15 +25,10 @@ from pipelines.reconcile.causes.another_policy.settings import (
     window_changes,
     with_setting,
 )
-from pipelines.reconcile.causes.budget import Budget
-from pipelines.reconcile.causes.rebuilt_window import READ_AS_A_WHOLE
+from pipelines.reconcile.causes.budget import ARRIVALS_OF_A_SEARCH, PAIRS, READ_AS_A_WHOLE, THRESHOLDS, Budget
 
-ARRIVALS_OF_A_SEARCH = 1_000_000
-"""Arrivals recomputed at most for one kind of change at one window end."""
 _SEEDS = 3
 """Differing samples that changes are first tried on."""
-_THRESHOLDS = 600
-_PAIRS = 1500
 
 
 @dataclass(frozen=True)
@@ -114,8 +109,8 @@ class Search:
         ]
         yield window_changes(self.job, spans)
         yield round_changes(self.job)
-        yield _first(_THRESHOLDS, (change for seed in seeds for change in self._at_thresholds(seed)))
-        yield _first(_PAIRS, round_pairs(self.job))
+        yield _first(THRESHOLDS, (change for seed in seeds for change in self._at_thresholds(seed)))
+        yield _first(PAIRS, round_pairs(self.job))
 
     def _surviving(self, tried: Sequence[Change], seed: Sample) -> Iterator[tuple[int, Change]]:
         """The changes that explain one sample and break none, and how many they explain."""
@@ -160,7 +155,7 @@ class Search:
                 if other.keys == change.keys and other.job != change.job
             )
             scored: list[tuple[int, Change]] = []
-            for other in islice(more, _THRESHOLDS):
+            for other in islice(more, THRESHOLDS):
                 if not self._budget.is_spent:
                     scored.append((self._explained(other), other))
             best = max((explained for explained, _ in scored), default=0)
