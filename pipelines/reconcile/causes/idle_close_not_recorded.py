@@ -6,7 +6,7 @@ from pipelines.core.model import Arrival
 from pipelines.core.time import format_instant
 from pipelines.reconcile.causes.cause import Cause
 from pipelines.reconcile.causes.rebuilt_window import RebuiltWindow
-from pipelines.reconcile.causes.subsets import count_in
+from pipelines.reconcile.causes.subsets import events_in
 from pipelines.reference.events import place_of
 
 
@@ -17,7 +17,7 @@ def idle_close(window: RebuiltWindow) -> Cause | None:
         return None
     order = sorted(window.members, key=place_of)
     last_us = max((one.arrival_time_us for one in window.arrivals), default=end_us)
-    number = count_in(job, window.live)
+    number = events_in(job, window.live)
     taken = [one.sequence for one in window.arrivals if one.input_partition is None]
     # of the window's own events at least one came before the close
     for counted in range(len(order), min(len(order), 1) - 1, -1):

@@ -10,7 +10,7 @@ from pipelines.recompute.naming import ArrivalId, event_description, event_id, i
 from pipelines.recompute.windows import Values
 from pipelines.reconcile.causes.cause import Cause
 from pipelines.reconcile.causes.rebuilt_window import RebuiltWindow
-from pipelines.reconcile.causes.subsets import MemberAggregates, count_in, left_out
+from pipelines.reconcile.causes.subsets import MemberAggregates, count_in, events_in, left_out
 
 _CHOICES = 60
 """Choices of lost events that each explain a row: so many are looked for."""
@@ -146,8 +146,8 @@ class LostEvents:
 
 def _difference(window: RebuiltWindow, row: Values, live: Values) -> int | None:
     """How many events fewer the live run counted; None where that is not known."""
-    ours, theirs = count_in(window.job, row), count_in(window.job, live)
-    return None if ours is None or theirs is None or window.job.query.join is not None else ours - theirs
+    ours, theirs = events_in(window.job, row), events_in(window.job, live)
+    return None if ours is None or theirs is None else ours - theirs
 
 
 def _choices(window: RebuiltWindow, number: int | None, live: Values) -> Iterator[Choice]:

@@ -13,7 +13,7 @@ from pipelines.core.time import format_instant
 from pipelines.recompute.reads import reach_us
 from pipelines.reconcile.causes.cause import Cause
 from pipelines.reconcile.causes.rebuilt_window import RebuiltWindow
-from pipelines.reconcile.causes.subsets import count_in
+from pipelines.reconcile.causes.subsets import events_in
 from pipelines.reconcile.compare import MISSING_IN_STREAM
 from pipelines.reference.events import place_of
 
@@ -136,7 +136,7 @@ def _cut(window: RebuiltWindow, *, before: bool) -> Cause | None:
     if window.live is None:
         return None
     order = sorted(window.members, key=place_of)
-    number = count_in(window.job, window.live)
+    number = events_in(window.job, window.live)
     for index in range(1, len(order)):
         counted = index if before else len(order) - index
         if number not in (None, counted):

@@ -54,6 +54,11 @@ def count_in(job: Job, row: Values) -> int | None:
     return None
 
 
+def events_in(job: Job, row: Values) -> int | None:
+    """How many events a window result counts; None where it does not say so, or counts pairs."""
+    return None if job.query.join is not None else count_in(job, row)
+
+
 def left_out(members: Sequence[Arrival], number: int | None) -> Iterator[tuple[int, ...]]:
     """Choices of members that may be missing, likeliest first: ``number`` of them, or a few where that is not known.
 

@@ -81,7 +81,7 @@ class Search:
         for stage in islice(self._stages(seeds), None if thorough else 2):
             tried = [change for change in stage if change.job not in seen]
             seen |= {change.job: change for change in tried}
-            for change in tried:
+            for change in tried if fingerprints else ():
                 if change.job.fingerprint in fingerprints and (explained := self._explained(change)):
                     return Found(change, explained)
             for seed in seeds:
