@@ -1,4 +1,4 @@
-"""Logs, replays and live runs for the tests of reconcile: the reference engine says what each of them gives."""
+"""Logs, replays and live runs for the tests of reconcile: as the reference engine gives them."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def _recomputed(recomputation: Recomputation, one: Arrival) -> tuple[RecomputedR
     """The range that decides the event, its fate, and the windows that it counts in."""
     recomputed = recomputation.around(OutputRange(one.arrival_time_us, one.arrival_time_us + 1))
     fate = recomputed.fate_of(one)
-    assert fate is not None, "the event's own arrival lies in the range that decides it"
+    assert fate is not None, "the event's own arrival is in the range that decides it"
     if fate.system_timestamp_us is None:
         return recomputed, fate, []
     return recomputed, fate, recomputation.around(windows_after(recomputation.job, fate)).with_member(one)

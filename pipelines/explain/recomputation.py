@@ -1,4 +1,4 @@
-"""What ``why`` looks at: a range of the log recomputed, and what the tables hold about one event or window."""
+"""What ``why`` looks at: a range of the log recomputed, and what the tables have on one event or window."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Recomputation:
         return found[0]
 
     def by_event_time(self, part: Input, from_us: int, to_us: int) -> list[Arrival] | None:
-        """Arrivals at any time whose event time lies in ``[from_us, to_us]``; None where that is an expression."""
+        """Arrivals at any time whose event time is in ``[from_us, to_us]``; None where that is an expression."""
         column = None if part.timestamp_by is None else part.column(part.timestamp_by)
         if column is None or column.type != "timestamp":
             return None
@@ -116,7 +116,7 @@ class Recomputation:
         return True, None if not rows else plain(rows[0])
 
     def note(self, text: str) -> None:
-        """Something that a reader should know about the answer; said once."""
+        """Add what a reader should know about the answer, once."""
         if text not in self.notes:
             self.notes.append(text)
 

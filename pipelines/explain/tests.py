@@ -1,6 +1,6 @@
 """The tests that a policy made on one event, with its numbers, and which event or punctuation set the watermark.
 
-The verdict itself is the reference engine's; here it is only put into words and numbers.
+The verdict itself is the reference engine's; here its reasons are given in sentences and numbers.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def reasons(job: Job, one: Arrival, fate: Fate, read: Sequence[Arrival], fate_of
     """Why ``one`` has its ``fate``; ``read`` are the arrivals that it was recomputed from, in any order."""
     before = sorted((other for other in read if place_of(other) < place_of(one)), key=place_of)
     if "invalid_time" in fate.reasons:
-        return Reasons((Test("valid_time", True, "Its time cannot be read, or says nothing possible: dropped."),))
+        return Reasons((Test("valid_time", True, "Its time cannot be read, or is impossible: dropped."),))
     if "invalid_key" in fate.reasons:
         return Reasons((Test("valid_key", True, "A column of 'over' is null: it belongs to no substream."),))
     ordering = job.ordering(one.input)
@@ -82,7 +82,7 @@ def _stream_analytics(
         latest_us = fate.watermark_us + disorder_us
         if late_us is not None and latest_us == least_us:
             late = format_duration(late_us)
-            what = f"its own arrival minus {late} minus {disorder}; no earlier event says more"
+            what = f"its own arrival minus {late} minus {disorder}; no earlier event brought it further"
         else:
             set_by = next(
                 (other for other in before if _seen_us(part, ordering, one, other, fate_of) == latest_us), None

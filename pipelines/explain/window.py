@@ -54,7 +54,7 @@ class EventFate:
 
 
 def why_window(job: Job, end_us: int, keys: Mapping[str, str], lakehouse: str | Path | Lakehouse) -> Story:
-    """Why the windows that end at ``end_us`` with these ``keys`` (columns of the result, as text) hold their values.
+    """Why the windows that end at ``end_us`` with these ``keys`` (columns of the result, as text) have their values.
 
     Raises :class:`UsageError` if a key is none of the job's.
     """
@@ -119,7 +119,7 @@ def _kept_out(
     keys: Mapping[str, str],
     members: Collection[str],
 ) -> list[EventFate]:
-    """Events whose time lies in the window and whose keys are its, and which do not count there."""
+    """Events of the window's time and keys that do not count there."""
     found = {
         event_id(event.one): event
         for event in _candidates(recomputation, recomputed, spans)
@@ -186,7 +186,7 @@ def _lies_in(job: Job, span: Span, time_us: int | None) -> bool:
 
 
 def _spans(job: Job, end_us: int) -> list[Span]:
-    """The windows that end there by their shape alone, where the shape says it."""
+    """The windows that end there, where the query's window alone gives their starts."""
     window = job.query.window
     members = [member for _, member in window.members] if isinstance(window, AnyOf) else [window]
     return [(end_us - one.size_us, end_us) for one in members if isinstance(one, (Grid, Sliding))]

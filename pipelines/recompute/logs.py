@@ -60,7 +60,7 @@ class Logs:
         return [one for part in job.inputs for one in self._of_input(part, read)]
 
     def count(self, job: Job, read: ReadRange) -> int:
-        """At most so many arrivals lie in ``read``."""
+        """An upper bound of how many arrivals are in ``read``, from the statistics of the files."""
         return sum(self._count(part.name, read) for part in job.inputs)
 
     def _of_input(self, part: Input, read: ReadRange) -> list[Arrival]:

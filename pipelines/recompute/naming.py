@@ -22,7 +22,7 @@ def id_of(one: Arrival) -> ArrivalId:
 
 
 def event_id(one: Arrival) -> str:
-    """``input/partition/sequence``, as ``tailrace why --event`` takes it; a punctuation for all says ``all``."""
+    """``input/partition/sequence``, as ``tailrace why --event`` takes it; for a punctuation for all, ``all``."""
     partition = "all" if one.input_partition is None else one.input_partition
     return f"{one.input}/{partition}/{one.sequence}"
 

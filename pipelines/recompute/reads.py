@@ -14,7 +14,7 @@ _AROUND_US = 2 * DAY
 def reads_around(job: Job, output: OutputRange, logs: Logs, most: int, *, history: bool = True) -> BoundedReads:
     """The arrivals to recompute ``output`` from, and the state that they begin with.
 
-    Where a formula bounds them, they are the formula's: it holds for an altered log and an altered policy, too. Else
+    Where a formula bounds them, they are the formula's, which is true of an altered log or policy, too. Else
     they are all that the formula leaves, up to ``most`` arrivals. Of a longer log they are what a replay reads (with
     ``history``: that may take a pass over the log), or, where that is the whole log, two days on either side. Those
     begin with empty timelines: their results need not be exact, and ``rule`` is :data:`AROUND`.

@@ -1,4 +1,4 @@
-"""The comparison itself, in Spark: one row a key, with both sides' values and what is to be said of them.
+"""The comparison itself, in Spark: one row a key, with both sides' values and its status.
 
 Keys are null-safe. NaN equals NaN, and zero equals negative zero. A key may stand for several rows on both sides
 (sessions of different chains that look alike): then the rows are compared as a multiset.

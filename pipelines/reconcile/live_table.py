@@ -113,20 +113,20 @@ def _key(job: Job, table: str, column: str, found: Mapping[str, T.StructField | 
     if column == "window_id" and not isinstance(window, AnyOf):
         return F.lit(None).cast("string")
     if column == "window_start" and end is not None:
-        # the window's shape says where it starts
+        # the end and the size give the start
         ends = F.unix_micros(_value(end, T.TimestampType()))
         if isinstance(window, Snapshot) and job.profile == "stream_analytics":
             return F.timestamp_micros(ends)
         if isinstance(window, (Grid, Sliding)):
             return F.timestamp_micros(ends - window.size_us)
     raise UsageError(
-        f"the table {table} has no column '{column}', which tells its rows apart",
+        f"the table {table} has no column '{column}', which identifies its rows",
         hint=f"name it in 'stream.columns' of the job file: {{their_name: {column}}}",
     )
 
 
 def _value(field: T.StructField, kind: T.DataType, *, exactly: bool = False) -> Column:
-    """A column of the live table as ours holds it; numbers of another type stay what they are and compare as such."""
+    """A column of the live table in the type of ours; numbers of another type keep it and compare by value."""
     column = F.col(f"`{field.name}`")
     if field.dataType == kind:
         return column

@@ -164,5 +164,5 @@ def _replayed(
         )
     last = runs.last_succeeded(lakehouse, job.name)
     if last is not None and last["job_fingerprint"] != job.fingerprint:
-        notes.append("the job file changed since the last replay: replay again to compare what it says now")
+        notes.append("the job file changed since the last replay: replay again to compare the results of the new one")
     return frame.select(*wanted), table.version()

@@ -12,13 +12,13 @@ UNEXPLAINED = "unexplained"
 
 @dataclass(frozen=True)
 class Cause:
-    """A cause, a sentence, and the facts behind it as JSON-ready data."""
+    """A cause, a sentence, and the details behind it as JSON-ready data."""
 
     name: str
     sentence: str
-    facts: Mapping[str, object] = field(default_factory=dict)
+    details: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def evidence(self) -> str:
         """The column ``evidence``: a JSON object whose ``says`` is the sentence."""
-        return json.dumps({"says": self.sentence, **self.facts}, ensure_ascii=False)
+        return json.dumps({"says": self.sentence, **self.details}, ensure_ascii=False)

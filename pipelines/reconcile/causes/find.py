@@ -73,8 +73,8 @@ def _assigned(
         (F.col("__gap").isNotNull(), F.lit("stream_stopped_or_restarted"), F.col("__gap")),
     ]
     cause, evidence = F.lit(not_examined.name), F.lit(not_examined.evidence)
-    for condition, name, facts in reversed(order):
-        cause, evidence = F.when(condition, name).otherwise(cause), F.when(condition, facts).otherwise(evidence)
+    for condition, name, details in reversed(order):
+        cause, evidence = F.when(condition, name).otherwise(cause), F.when(condition, details).otherwise(evidence)
     return rows.withColumns({"cause": cause, "evidence": evidence})
 
 

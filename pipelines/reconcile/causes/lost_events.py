@@ -32,7 +32,7 @@ class LostEvents:
 
     def is_open(self, cause: Cause) -> bool:
         """Whether the cause is one of several losses, of which other rows may single one out."""
-        return cause.name == "lost_events" and "ways" in cause.facts
+        return cause.name == "lost_events" and "ways" in cause.details
 
     def no_row(self, window: RebuiltWindow) -> Cause | None:
         """Without events that other rows show to be lost, the job does not give the row that the live run lacks."""
@@ -129,18 +129,18 @@ class LostEvents:
         best = confirmed[known or 0]
         if known is not None:
             self.lost |= ids[known]
-        facts: dict[str, object] = {"missing_events": [event_id(one) for one in best]}
+        details: dict[str, object] = {"missing_events": [event_id(one) for one in best]}
         doubt = ""
         if len(confirmed) > 1:
             others = [[event_id(one) for one in choice] for choice in confirmed if choice is not best]
-            facts |= {"or_one_of": others[:20], "ways": len(confirmed)}
-            which = "the values do not tell them apart" if known is None else "this one explains another row, too"
+            details |= {"or_one_of": others[:20], "ways": len(confirmed)}
+            which = "the values do not distinguish them" if known is None else "this one explains another row, too"
             doubt = f" (as would {len(others)} other choice(s): {which})"
         return Cause(
             "lost_events",
             f"The live run never {never}{listed([event_description(one) for one in best])}{why}: recomputed without,"
             f" the window is exactly what it wrote{doubt}.",
-            {**facts, **(more or {})},
+            {**details, **(more or {})},
         )
 
 

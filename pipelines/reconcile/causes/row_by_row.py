@@ -66,8 +66,8 @@ class RowByRow:
 
 
 def _unexplained(window: RebuiltWindow) -> Cause:
-    facts: dict[str, object] = {"events": len(window.members), "arrivals_recomputed": window.budget.recomputed}
+    details: dict[str, object] = {"events": len(window.members), "arrivals_recomputed": window.budget.recomputed}
     if window.live is not None:
-        facts["stream"] = {name: plain(window.live.get(name)) for name in window.by.names}
+        details["stream"] = {name: plain(window.live.get(name)) for name in window.by.names}
     limit = f"within {window.budget.arrivals:,} arrivals" if window.budget.is_spent else "that was tried"
-    return Cause(UNEXPLAINED, f"No recomputation {limit} gives the live run's row.", facts)
+    return Cause(UNEXPLAINED, f"No recomputation {limit} gives the live run's row.", details)

@@ -13,17 +13,17 @@ def row_missing(window: RebuiltWindow) -> Cause | None:
     if window.found is None or window.difference.copies:
         return None
     members = window.members
-    facts: dict[str, object] = {
+    details: dict[str, object] = {
         "recomputed": {name: plain(window.found.row[name]) for name in window.by.names},
         "events": [event_id(one) for one in members[:20]],
         "events_in_all": len(members),
     }
     if len(members) == 1:
         alone = event_description(members[0])
-        facts["also"] = f"lost_events: {alone} is the window's only event; without it there is no row"
+        details["also"] = f"lost_events: {alone} is the window's only event; without it there is no row"
     return Cause(
         "row_missing_in_stream",
         f"The recomputation gives this row from {len(members)} event(s), and the live run has rows for its neighbours:"
         " the row was deleted or never delivered.",
-        facts,
+        details,
     )

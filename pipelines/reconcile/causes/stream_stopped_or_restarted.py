@@ -33,7 +33,7 @@ class OutputGap:
     after_us: int | None
 
     @property
-    def facts(self) -> dict[str, object]:
+    def details(self) -> dict[str, object]:
         """The range that is missing, as evidence."""
         neighbours = {"live_before": self.before_us, "live_after": self.after_us}
         return {
@@ -53,7 +53,7 @@ class OutputGap:
             f"The live run has no row at any of the {self.ends} window end(s) from {format_instant(self.first_us)} to"
             f" {format_instant(self.last_us)}, where the replay has {self.rows}: it was stopped"
             f" {'and restarted' if restarted else 'there'}{'' if self.after_us is not None else '; no row follows'}.",
-            self.facts,
+            self.details,
         )
 
     def may_cut(self, window: RebuiltWindow) -> bool:
@@ -90,7 +90,7 @@ def output_gaps(compared: DataFrame) -> list[OutputGap]:
 
 
 def with_gaps(spark: SparkSession, differing: DataFrame, gaps: Sequence[OutputGap]) -> DataFrame:
-    """``differing`` with ``__gap``, the evidence of the output gap that a missing row lies in."""
+    """``differing`` with ``__gap``, the evidence of the output gap that a missing row is in."""
     if not gaps:
         return differing.withColumn("__gap", F.lit(None).cast("string"))
     columns = [("__id", "string"), ("__first", "bigint"), ("__last", "bigint"), ("__gap", "string")]
@@ -120,7 +120,7 @@ class Interruptions:
             if gap.may_cut(window):
                 found = _cut(window, before=window.difference.end_us < gap.first_us)
                 if found is not None:
-                    return Cause("stream_stopped_or_restarted", found.sentence, {**found.facts, **gap.facts})
+                    return Cause("stream_stopped_or_restarted", found.sentence, {**found.details, **gap.details})
         return None
 
     def cut_at_edge(self, window: RebuiltWindow) -> Cause | None:

@@ -72,7 +72,7 @@ Shown = tuple[str, str, list[str]]
 def _shown(job: Job, lakehouse: Path, live: Sequence[Row], gaps: Sequence[OutputGap] = ()) -> list[Shown]:
     """Window end (minutes and seconds), cause and lost events of each row that differs."""
     return [
-        (format_instant(one.end_us)[14:].rstrip("Z"), cause.name, cause.facts.get("missing_events", []))  # type: ignore[misc]
+        (format_instant(one.end_us)[14:].rstrip("Z"), cause.name, cause.details.get("missing_events", []))  # type: ignore[misc]
         for one, cause in causes(job, lakehouse, live, gaps)
     ]
 
@@ -89,8 +89,8 @@ def test_an_event_that_a_join_lost_and_a_row_that_was_deleted_are_each_named(tmp
     (one, different), (_, missing) = causes(job, lakehouse, live)
     # a pair that is gone may have lost either event
     assert (one.end_us, different.name) == (parse_instant(_at(30)), "lost_events")
-    assert different.facts["missing_events"] == ["entries/0/11"]
-    assert different.facts["or_one_of"] == [["exits/0/11"]]
+    assert different.details["missing_events"] == ["entries/0/11"]
+    assert different.details["or_one_of"] == [["exits/0/11"]]
     assert missing.name == "row_missing_in_stream"
 
 
@@ -151,7 +151,7 @@ def test_an_event_that_was_delivered_twice_is_named(tmp_path: Path) -> None:
     row["cars"] += 1
     row["numbers"] += 2**9
     ((_, cause),) = causes(TUMBLING, lakehouse, live)
-    assert (cause.name, cause.facts["event"]) == ("event_counted_twice", "cars/0/9")
+    assert (cause.name, cause.details["event"]) == ("event_counted_twice", "cars/0/9")
 
 
 def test_an_event_that_the_log_lost_shows_as_a_gap_of_its_sequences(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_an_event_that_the_log_lost_shows_as_a_gap_of_its_sequences(tmp_path: Pa
     row["cars"] += 1
     row["numbers"] += 2**8
     ((_, cause),) = causes(TUMBLING, lakehouse, live)
-    assert (cause.name, cause.facts["missing_from_log"]) == ("lost_events", ["cars/0/8..8"])
+    assert (cause.name, cause.details["missing_from_log"]) == ("lost_events", ["cars/0/8..8"])
 
 
 def test_a_replay_that_is_older_than_the_log_is_to_be_run_again(tmp_path: Path) -> None:
@@ -183,8 +183,8 @@ def test_a_stream_that_stopped_inside_a_window_counted_a_part_of_it(tmp_path: Pa
     gap = OutputGap(None, ends[0], ends[-1], len(ends), len(ends), row["window_end"], None)
     (one, cause), *_ = causes(TUMBLING, lakehouse, stopped, [gap])
     assert (one.end_us, cause.name) == (row["window_end"], "stream_stopped_or_restarted")
-    assert (cause.facts["counted"], cause.facts["of"]) == (1, 3)
-    assert cause.facts["counted_arrivals"] == f"before {_at(22, 30)}"
+    assert (cause.details["counted"], cause.details["of"]) == (1, 3)
+    assert cause.details["counted_arrivals"] == f"before {_at(22, 30)}"
 
 
 def test_a_join_that_stopped_inside_its_last_window_counted_a_part_of_it(tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_a_join_that_stopped_inside_its_last_window_counted_a_part_of_it(tmp_pat
     replay = [row for row in results(job, lakehouse) if row["window_end"] <= last]
     ((one, cause),) = causes(job, lakehouse, live, replay=replay)
     assert (one.end_us, cause.name) == (last, "stream_stopped_or_restarted")
-    assert cause.facts["counted_arrivals"] == f"before {_at(28)}"
+    assert cause.details["counted_arrivals"] == f"before {_at(28)}"
 
 
 def test_arrivals_appended_after_the_output_are_named_with_their_batch(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_arrivals_appended_after_the_output_are_named_with_their_batch(tmp_path:
     ingested(TUMBLING, lakehouse, {"cars": held_back}, "straggler")
     found = causes(TUMBLING, lakehouse, [row | {"emitted_at": emitted} for row in live])
     assert {cause.name for _, cause in found} == {"late_arrivals_after_output"}
-    assert found[0][1].facts["batches"] == ["straggler"]
+    assert found[0][1].details["batches"] == ["straggler"]
 
 
 def test_a_live_run_that_closed_an_idle_window_is_named(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_a_live_run_that_closed_an_idle_window_is_named(tmp_path: Path) -> None:
     live[0] |= {"cars": 4, "numbers": 6}
     ((_, cause),) = causes(job, lakehouse, live)
     assert cause.name == "idle_close_not_recorded"
-    assert cause.facts == {"punctuation_time": _at(10), "arrival_time_at_most": _at(30)}
+    assert cause.details == {"punctuation_time": _at(10), "arrival_time_at_most": _at(30)}
 
 
 def test_every_row_is_examined_however_long_it_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,7 @@ def proved_policy(
 ) -> Policy | None:
     """The change of settings that explains most, proved over the whole range; None where none explains any.
 
-    What holds at the samples may fail elsewhere: then the windows at which it failed are samples of the next search.
+    What is true of the samples may fail elsewhere: the windows at which it failed are samples of the next search.
     """
     samples = _samples(scope, before, gaps, recorded)
     names = [*scope.shape.keys, *scope.shape.values]
@@ -89,8 +89,8 @@ def _samples(scope: Scope, compared: DataFrame, gaps: Sequence[OutputGap], recor
         differing = [end for end, is_bad in rows if is_bad]
     chosen = _spread(differing, SAMPLES)
     places = {end: index for index, (end, _) in enumerate(rows)}
-    beside = [place for end in chosen for place in (places[end] - 1, places[end] + 1) if 0 <= place < len(rows)]
-    equal = [end for end, is_bad in map(rows.__getitem__, beside) if not is_bad]
+    neighbours = [place for end in chosen for place in (places[end] - 1, places[end] + 1) if 0 <= place < len(rows)]
+    equal = [end for end, is_bad in map(rows.__getitem__, neighbours) if not is_bad]
     equal += _spread([end for end, is_bad in rows if not is_bad], 4)
     return _sampled(scope, [*((end, False) for end in chosen), *((end, True) for end in dict.fromkeys(equal))])
 
@@ -141,7 +141,7 @@ def _replayed(scope: Scope, job: Job) -> DataFrame:
 
 
 def _cause(found: Found, explained: int, *, by_record: bool) -> Cause:
-    facts: dict[str, object] = {
+    details: dict[str, object] = {
         "settings": {key: {"job_file": before, "live_run": tried} for key, before, tried in found.change.settings},
         "rows_explained": explained,
         "recorded_by_the_live_run": by_record,
@@ -151,15 +151,15 @@ def _cause(found: Found, explained: int, *, by_record: bool) -> Cause:
         low, high = map(format_duration, found.between_us)
         doubt = f" (at the windows tried, {low} to {high} gives the same)"
         if low != high:
-            facts["values_that_do_as_well"] = {"from": low, "to": high}
+            details["values_that_do_as_well"] = {"from": low, "to": high}
     if found.others:
-        facts["also"] = [other.description for other in found.others[:8]]
+        details["also"] = [other.description for other in found.others[:8]]
     recorded = "; the live run's recorded fingerprint is that job's" if by_record else ""
     return Cause(
         "another_policy",
         f"The live run was under another policy: recomputed with {found.change.description}{doubt}, {explained}"
         f" differing row(s) are exactly what it wrote, and no row that agreed differs{recorded}.",
-        facts,
+        details,
     )
 
 

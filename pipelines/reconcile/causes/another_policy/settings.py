@@ -56,7 +56,7 @@ Setting = tuple[str, object]
 class Change:
     """``job`` is the original but for ``settings``: key of the job file -> (value there, value tried).
 
-    ``distance`` says how far the values lie from the job file's. Of a change of one setting of the ordering, ``inputs``
+    ``distance``: how far the values are from the job file's. Of a change of one setting of the ordering, ``inputs``
     are those that have it, ``field`` is its name and ``number`` the value of a tolerance, in microseconds.
     """
 
@@ -217,7 +217,7 @@ def _written(value: object, field: str) -> str:
 
 
 def _distance(before: object, tried: object) -> float:
-    """How far two values of a setting lie apart; by their ratio, so that 5s is as far from 10s as 10m from 20m."""
+    """How far two values of a setting are apart; by their ratio, so that 5s is as far from 10s as 10m from 20m."""
     if isinstance(before, int) and isinstance(tried, int):
         return abs(math.log((abs(tried) + SECOND) / (abs(before) + SECOND))) + ((before < 0) != (tried < 0))
     return 1.0 if isinstance(before, str) else 10.0
@@ -235,7 +235,7 @@ def _thresholds(
         assert fate.event_time_us is not None
         arrival_us, time_us = fate.arrival_time_us, fate.event_time_us
         early.add(time_us - arrival_us)
-        # a late event is moved to its arrival minus the tolerance: it passes a bound that lies after its own time
+        # a late event is moved to its arrival minus the tolerance: it passes a bound after its own time
         passed_us = [time_us, *(bound_us for bound_us in bounds_us if bound_us > time_us)]
         late.update(arrival_us - us for us in passed_us)
         before_us = latest.get(fate.input_partition)
