@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, groupby, product
 from pathlib import Path
 
 from pipelines.core.errors import UsageError, did_you_mean
@@ -86,7 +87,7 @@ def _window(
     job, row = recomputation.job, window.row
     span = instant_in(row, "window_start"), window.end_us
     members = [_with_fate(recomputed, one) for one in window.members]
-    moved_in = [event for event in members if not _lies_in(job, span, event.fate.event_time_us)]
+    moved_in = [event for event in members if not _belongs_to(job, span, event.fate.event_time_us)]
     keys = {name: _text(row[name]) for name in key_names(job)[3:]}
     kept_out = _kept_out(recomputation, recomputed, [span], keys, {event_id(event.one) for event in members})
     values = ", ".join(f"{one.name} {shown_row(row)[one.name]}" for one in job.query.aggregates)
@@ -120,48 +121,36 @@ def _kept_out(
     members: Collection[str],
 ) -> list[EventFate]:
     """Events of the window's time and keys that do not count there."""
+    job = recomputation.job
+    near = (EventFate(one, fate) for one in recomputed.arrivals if (fate := recomputed.fate_of(one)) is not None)
     found = {
         event_id(event.one): event
-        for event in _candidates(recomputation, recomputed, spans)
-        if any(_lies_in(recomputation.job, span, event.fate.event_time_us) for span in spans)
+        for event in chain(near, _far(recomputation, recomputed, spans))
+        if any(_belongs_to(job, span, event.fate.event_time_us) for span in spans)
         and event_id(event.one) not in members
-        and _of_group(recomputation.job, event.one, keys)
+        and _of_group(job, event.one, keys)
     }
     return sorted(found.values(), key=lambda event: place_of(event.one))
 
 
-def _candidates(recomputation: Recomputation, recomputed: RecomputedRange, spans: Sequence[Span]) -> list[EventFate]:
-    """Events of the range, and those of the same event time that arrived at any other time, with their fates."""
-    events = [_with_fate(recomputed, one) for one in recomputed.arrivals if one.punctuation_us is None]
-    known = {event_id(event.one) for event in events}
-    for part in _sources(recomputation.job):
-        for span in spans:
-            same_time = recomputation.by_event_time(part, *span)
-            if same_time is None:
-                recomputation.note(
-                    f"the event time of {part.name} is an expression: events that arrived far from the window are not"
-                    " looked for"
-                )
-                continue
-            far = [one for one in same_time if event_id(one) not in known]
-            if len(far) > _FAR:
-                recomputation.note(f"{len(far)} events of that time arrived far from it; {_FAR} are looked at")
-            events += _far(recomputation, far[:_FAR])
-            known |= {event_id(one) for one in far}
-    return events
-
-
-def _far(recomputation: Recomputation, far: Sequence[Arrival]) -> list[EventFate]:
-    """Their fates, recomputed for those of one hour together."""
-    events: list[EventFate] = []
-    rest = sorted(far, key=place_of)
-    while rest:
-        first_us = rest[0].arrival_time_us
-        together = [one for one in rest if one.arrival_time_us < first_us + HOUR]
-        recomputed = recomputation.around(OutputRange(first_us, together[-1].arrival_time_us + 1))
-        events += [_with_fate(recomputed, one) for one in together]
-        rest = rest[len(together) :]
-    return events
+def _far(recomputation: Recomputation, recomputed: RecomputedRange, spans: Sequence[Span]) -> Iterator[EventFate]:
+    """Events with a time in the windows that did not arrive in the range; those of one hour are recomputed together."""
+    for part, span in product(_sources(recomputation.job), spans):
+        same_time = recomputation.by_event_time(part, *span)
+        if same_time is None:
+            recomputation.note(
+                f"the event time of {part.name} is an expression: events that arrived far from the window are not"
+                " looked for"
+            )
+            continue
+        far = [one for one in same_time if recomputed.fate_of(one) is None]
+        if len(far) > _FAR:
+            recomputation.note(f"{len(far)} events of that time arrived far from it; {_FAR} are looked at")
+        for _, hour in groupby(far[:_FAR], key=lambda one: one.arrival_time_us // HOUR):
+            together = list(hour)
+            output = OutputRange(together[0].arrival_time_us, together[-1].arrival_time_us + 1)
+            recomputed_hour = recomputation.around(output)
+            yield from (_with_fate(recomputed_hour, one) for one in together)
 
 
 def _with_fate(recomputed: RecomputedRange, one: Arrival) -> EventFate:
@@ -176,7 +165,7 @@ def _sources(job: Job) -> list[Input]:
     return [job.input(name) for name in names]
 
 
-def _lies_in(job: Job, span: Span, time_us: int | None) -> bool:
+def _belongs_to(job: Job, span: Span, time_us: int | None) -> bool:
     """Does an event of that time belong to the window, left to itself?"""
     if time_us is None:
         return False

@@ -64,10 +64,6 @@ class Search:
     samples: Sequence[Sample]
     _budget: Budget = field(default_factory=lambda: Budget(ARRIVALS_OF_A_SEARCH))
 
-    @property
-    def _differing(self) -> list[Sample]:
-        return [sample for sample in self.samples if not sample.equal]
-
     def find(self, fingerprints: Collection[str], *, thorough: bool = True) -> Found | None:
         """The best change; one whose fingerprint the live run recorded is taken before any other.
 
@@ -77,17 +73,13 @@ class Search:
             return None
         survivors: list[tuple[int, Change]] = []
         seen: dict[Job, Change] = {}
-        seeds = _seeds(self._differing)
-        for stage in islice(self._stages(seeds), None if thorough else 2):
-            tried = [change for change in stage if change.job not in seen]
-            seen |= {change.job: change for change in tried}
-            for change in tried if fingerprints else ():
-                if change.job.fingerprint in fingerprints and (explained := self._explained(change)):
+        for stage in islice(self._stages(), None if thorough else 2):
+            tried = {change.job: change for change in stage if change.job not in seen}
+            seen |= tried
+            for job, change in tried.items() if fingerprints else ():
+                if job.fingerprint in fingerprints and (explained := self._explained(change)):
                     return Found(change, explained)
-            for seed in seeds:
-                survivors += self._surviving(tried, seed)
-                if self._suffices(survivors):
-                    break
+            survivors += self._surviving(tried.values())
             if self._suffices(survivors):
                 break
         if not survivors:
@@ -97,29 +89,42 @@ class Search:
         others = {other.job: other for explained, other in survivors if explained == best and other.job != change.job}
         return self._roundest(Found(change, best, others=list(others.values())), list(seen.values()))
 
-    def _suffices(self, survivors: Sequence[tuple[int, Change]]) -> bool:
-        return any(explained * 2 >= len(self._differing) for explained, _ in survivors)
+    @property
+    def _differing(self) -> list[Sample]:
+        return [sample for sample in self.samples if not sample.equal]
 
-    def _stages(self, seeds: Sequence[Sample]) -> Iterator[Iterable[Change]]:
+    @property
+    def _seeds(self) -> list[Sample]:
+        """A few differing samples, from the first to the last: one of them is hopefully free of other faults."""
+        last = len(self._differing) - 1
+        places = dict.fromkeys(round(index * last / (_SEEDS - 1)) for index in range(_SEEDS))
+        return [self._differing[place] for place in places]
+
+    def _stages(self) -> Iterator[Iterable[Change]]:
         """Kinds of changes, the likeliest first."""
-        spans = [
-            (instant_in(row, "window_start"), instant_in(row, "window_end"))
-            for sample in self.samples
-            for row in sample.live
-        ]
+        live = [row for sample in self.samples for row in sample.live]
+        spans = [(instant_in(row, "window_start"), instant_in(row, "window_end")) for row in live]
         yield window_changes(self.job, spans)
         yield round_changes(self.job)
-        yield _first(THRESHOLDS, (change for seed in seeds for change in self._at_thresholds(seed)))
-        yield _first(PAIRS, round_pairs(self.job))
+        yield islice((change for seed in self._seeds for change in self._at_thresholds(seed)), THRESHOLDS)
+        yield islice(round_pairs(self.job), PAIRS)
 
-    def _surviving(self, tried: Sequence[Change], seed: Sample) -> Iterator[tuple[int, Change]]:
-        """The changes that explain one sample and break none, and how many they explain."""
-        self._budget = Budget(ARRIVALS_OF_A_SEARCH)
-        for change in tried:
-            if self._budget.is_spent:
-                return
-            if self._gives(change, seed) and (explained := self._explained(change)):
-                yield explained, change
+    def _surviving(self, tried: Collection[Change]) -> list[tuple[int, Change]]:
+        """The changes that explain a seed and break no sample, and how many they explain."""
+        found: list[tuple[int, Change]] = []
+        for seed in self._seeds:
+            self._budget = Budget(ARRIVALS_OF_A_SEARCH)
+            for change in tried:
+                if self._budget.is_spent:
+                    break
+                if self._gives(change, seed) and (explained := self._explained(change)):
+                    found.append((explained, change))
+            if self._suffices(found):
+                break
+        return found
+
+    def _suffices(self, survivors: Sequence[tuple[int, Change]]) -> bool:
+        return any(explained * 2 >= len(self._differing) for explained, _ in survivors)
 
     def _roundest(self, found: Found, seen: Sequence[Change]) -> Found:
         """The roundest value of a tolerance that explains as much, and how far such values reach."""
@@ -192,22 +197,6 @@ class Search:
     def _arrivals(self, job: Job, end_us: int) -> list[Arrival]:
         reads = reads_around(job, OutputRange(end_us, end_us + 1), self.logs, READ_AS_A_WHOLE, history=False)
         return self.logs.arrivals(job, reads.range)
-
-
-def _first(limit: int, changes: Iterable[Change]) -> Iterator[Change]:
-    seen: set[Job] = set()
-    for change in changes:
-        if change.job not in seen:
-            seen.add(change.job)
-            yield change
-        if len(seen) >= limit:
-            return
-
-
-def _seeds(differing: Sequence[Sample]) -> list[Sample]:
-    """A few samples, from the first to the last: one of them is hopefully free of other faults."""
-    places = dict.fromkeys(round(index * (len(differing) - 1) / (_SEEDS - 1)) for index in range(_SEEDS))
-    return [differing[place] for place in places]
 
 
 def _edge(good: int, bad: int, does: Callable[[int], object]) -> int:
