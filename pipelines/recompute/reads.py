@@ -14,10 +14,11 @@ _AROUND_US = 2 * DAY
 def reads_around(job: Job, output: OutputRange, logs: Logs, most: int, *, history: bool = True) -> BoundedReads:
     """The arrivals to recompute ``output`` from, and the state that they begin with.
 
-    Where a formula bounds them, they are the formula's, which is true of an altered log or policy, too. Else
-    they are all that the formula leaves, up to ``most`` arrivals. Of a longer log they are what a replay reads (with
-    ``history``: that may take a pass over the log), or, where that is the whole log, two days on either side. Those
-    begin with empty timelines: their results need not be exact, and ``rule`` is :data:`AROUND`.
+    1. Where a formula bounds both ends: the formula's. They are exact for an altered log or policy, too.
+    2. Else all that the formula leaves, if they are at most ``most``.
+    3. Else what a replay reads of the log as it is. That may take a pass over the log; not without ``history``.
+    4. Else, where a replay reads the whole log: two days on either side. They begin with empty timelines, so results
+       need not be exact, and ``rule`` is :data:`AROUND`.
     """
     formula = read_range(job, output)
     if _is_closed(formula) or logs.count(job, formula) <= most:

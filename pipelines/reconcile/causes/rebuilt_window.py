@@ -51,13 +51,13 @@ class Rebuilder:
 
     def rebuild(self, one: Difference) -> RebuiltWindow:
         """The row's window, recomputed from the log as it is; of several rows of one end it is recomputed once."""
+        self.budgets.append(Budget(ARRIVALS_OF_A_ROW))
         if self._last is None or self._last.end_us != one.end_us:
             self._last = self._recompute(one.end_us, READ_AS_A_WHOLE)
             found = self.window_of(one, self._last.windows)
             agrees = one.replay is None or (found and same_values(found.row, one.replay, self.names))
             if self._last.reads.range.rule == AROUND and not agrees:
-                self._last = self._recompute(one.end_us, ARRIVALS_OF_A_ROW)
-        self.budgets.append(Budget(ARRIVALS_OF_A_ROW))
+                self._last = self._recompute(one.end_us, 10 * READ_AS_A_WHOLE)
         return RebuiltWindow(self, one, self._last, self.window_of(one, self._last.windows), self.budgets[-1])
 
     def window_of(self, one: Difference, windows: Sequence[RecomputedWindow]) -> RecomputedWindow | None:
@@ -68,9 +68,9 @@ class Rebuilder:
         output = OutputRange(end_us, end_us + 1)
         reads = reads_around(self.job, output, self.logs, most)
         arrivals = self.logs.arrivals(self.job, reads.range)
-        return _WindowEnd(
-            end_us, reads, arrivals, recompute(self.job, arrivals, output, self.evaluate, reads.initial_state).windows
-        )
+        self.budgets[-1].recompute(len(arrivals))
+        found = recompute(self.job, arrivals, output, self.evaluate, reads.initial_state)
+        return _WindowEnd(end_us, reads, arrivals, found.windows)
 
 
 @dataclass(frozen=True)
