@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -37,24 +37,20 @@ READ_AS_A_WHOLE = 150_000
 """Arrivals up to which a job that depends on its whole log is recomputed from all of it."""
 
 
-@dataclass
 class Recomputation:
-    """One job over one lakehouse, as it is now."""
+    """One job over one lakehouse, as it is now; ``notes``: what a reader should know about the answer."""
 
-    job: Job
-    lakehouse: Lakehouse
-    logs: Logs = field(init=False)
-    evaluate: CachedEvaluator = field(init=False)
-    notes: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.logs = Logs(self.lakehouse)
-        self.evaluate = CachedEvaluator()
+    def __init__(self, job: Job, lakehouse: Lakehouse) -> None:
+        self.job = job
+        self.notes: list[str] = []
+        self._lakehouse = lakehouse
+        self._logs = Logs(lakehouse)
+        self._evaluate = CachedEvaluator()
 
     def around(self, output: OutputRange) -> RecomputedRange:
         """The arrivals that make ``output`` exact, recomputed; where that is the whole of a very long log, those of
         two days on either side, with a note."""
-        reads = reads_around(self.job, output, self.logs, READ_AS_A_WHOLE)
+        reads = reads_around(self.job, output, self._logs, READ_AS_A_WHOLE)
         read = reads.range
         if read.rule == AROUND:
             first = "the beginning" if read.from_us is None else format_instant(read.from_us)
@@ -63,8 +59,8 @@ class Recomputation:
                 "the job depends on its whole log, which is long: recomputed from the arrivals of"
                 f" [{first}, {last}]; 'tailrace replay' reads all"
             )
-        arrivals = self.logs.arrivals(self.job, read)
-        found = recompute(self.job, arrivals, EVERYTHING, self.evaluate, reads.initial_state)
+        arrivals = self._logs.arrivals(self.job, read)
+        found = recompute(self.job, arrivals, EVERYTHING, self._evaluate, reads.initial_state)
         fates: dict[ArrivalId, Fate] = {(fate.input, fate.input_partition, fate.sequence): fate for fate in found.fates}
         return RecomputedRange(arrivals, [window for window in found.windows if window.end_us in output], fates)
 
@@ -72,7 +68,7 @@ class Recomputation:
         """The event that ``INPUT/PARTITION/SEQUENCE`` names; :class:`UsageError` if there is none."""
         name, partition, sequence = _event_id(self.job, event)
         wanted = (pc.field("input_partition") == partition) & (pc.field("sequence") == sequence)
-        found = arrivals_where(self.logs.table(name), self.job.input(name), wanted)
+        found = arrivals_where(self._logs.table(name), self.job.input(name), wanted)
         if not found:
             raise UsageError(
                 f"the log of input {name} has no event {sequence} in partition {partition}",
@@ -90,7 +86,7 @@ class Recomputation:
             return None
         time = pc.field(column.name)
         wanted = (time >= pa.scalar(from_us, TIMESTAMP)) & (time <= pa.scalar(to_us, TIMESTAMP))
-        return arrivals_where(self.logs.table(part.name), part, wanted & (pc.field("kind") == "event"))
+        return arrivals_where(self._logs.table(part.name), part, wanted & (pc.field("kind") == "event"))
 
     def live_windows(self, row: Values) -> list[dict[str, Any]] | None:
         """The live run's rows of a window result, by our column names; None where there is no such table."""
@@ -107,7 +103,7 @@ class Recomputation:
 
     def live_verdict(self, one: Arrival) -> tuple[bool, dict[str, Any] | None]:
         """Whether the live run has a table of verdicts, and its row for that event."""
-        table = self.lakehouse.open(f"stream_verdicts/{self.job.name}")
+        table = self._lakehouse.open(f"stream_verdicts/{self.job.name}")
         if table is None:
             return False, None
         wanted = (pc.field("arrival_date") == day_scalar(one.arrival_time_us)) & (pc.field("input") == one.input)
@@ -132,7 +128,7 @@ class Recomputation:
         if "." in name and "/" not in name:
             self.note(f"{name} is a catalog's table, which is not read here; 'tailrace reconcile' reads it")
             return None
-        table = self.lakehouse.open(name)
+        table = self._lakehouse.open(name)
         if table is None:
             return None
         data = table.to_pyarrow_dataset()

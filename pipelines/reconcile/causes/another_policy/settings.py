@@ -41,12 +41,31 @@ _ROUND_US = sorted(
         *(count * DAY for count in range(2, 8)),
     }
 )
-_ROUND_COUNTS = (*range(1, 11), 20, 50, 100, 1000)
 _UNITS_US = (
     *(DAY, 12 * HOUR, 6 * HOUR, HOUR, 30 * MINUTE, 15 * MINUTE, 5 * MINUTE, MINUTE),
     *(30 * SECOND, 10 * SECOND, 5 * SECOND, SECOND, 100_000, 10_000, 1_000, 100, 10, 1),
 )
 """Of two durations the one that is a multiple of an earlier unit is rounder."""
+
+_ACTIONS = ("adjust", "drop")
+_ROUND_VALUES: dict[type[Ordering], dict[str, Sequence[object]]] = {
+    StreamAnalyticsOrdering: {
+        "late_arrival_us": [None, *_ROUND_US],
+        "out_of_order_us": _ROUND_US,
+        "early_arrival_us": [None, *_ROUND_US],
+        "action": _ACTIONS,
+    },
+    AtlasOrdering: {"allowed_lateness_us": _ROUND_US, "boundary": ("event_time", "processing_time")},
+    StreamInsightOrdering: {
+        "delay_us": [sign * us for us in (*_ROUND_US, 1) for sign in (1, -1)],
+        "every_events": (*range(1, 11), 20, 50, 100, 1000),
+        "every_us": _ROUND_US[1:],
+        "action": _ACTIONS,
+    },
+}
+"""The settings of each ordering, at every value that someone is likely to write."""
+_ALTERNATIVES = ("every_events", "every_us")
+"""Settings of which an ordering has one or none."""
 
 Setting = tuple[str, object]
 """A field of an ordering, and a value."""
@@ -169,22 +188,10 @@ def _inputs(job: Job) -> tuple[str, ...]:
     return (join.left, join.right) if join is not None else job.query.sources
 
 
-def _round_settings(ordering: Ordering) -> list[Setting]:
-    """Every setting at every value that someone is likely to write."""
-    actions: list[Setting] = [("action", "adjust"), ("action", "drop")]
-    match ordering:
-        case StreamAnalyticsOrdering():
-            fields = ("late_arrival_us", "out_of_order_us", "early_arrival_us")
-            off: list[Setting] = [("late_arrival_us", None), ("early_arrival_us", None)]
-            return [*off, *product(fields, _ROUND_US), *actions]
-        case AtlasOrdering():
-            boundaries: list[Setting] = [("boundary", "event_time"), ("boundary", "processing_time")]
-            return [*product(["allowed_lateness_us"], _ROUND_US), *boundaries]
-        case StreamInsightOrdering():
-            delays: list[Setting] = [("delay_us", sign * us) for us in (*_ROUND_US, 1) for sign in (1, -1)]
-            counts = _ROUND_COUNTS if ordering.every_events is not None else ()
-            durations = _ROUND_US[1:] if ordering.every_us is not None else []
-            return [*delays, *product(["every_events"], counts), *product(["every_us"], durations), *actions]
+def _round_settings(ordering: Ordering) -> Iterator[Setting]:
+    for field, values in _ROUND_VALUES[type(ordering)].items():
+        if field not in _ALTERNATIVES or getattr(ordering, field) is not None:
+            yield from ((field, value) for value in values)
 
 
 def _round_windows(window: Window) -> Iterator[Window]:
@@ -242,17 +249,10 @@ def _thresholds(
         if before_us is not None:
             disorder.update(before_us - us for us in passed_us)
         latest[fate.input_partition] = time_us if before_us is None else max(time_us, before_us)
-    match ordering:
-        case StreamAnalyticsOrdering():
-            yield "late_arrival_us", late
-            yield "out_of_order_us", disorder
-            yield "early_arrival_us", early
-        case AtlasOrdering():
-            yield "allowed_lateness_us", disorder
-        case StreamInsightOrdering():
-            yield "delay_us", disorder
-            if ordering.every_us is not None:
-                yield "every_us", disorder
+    found = {"late_arrival_us": late, "early_arrival_us": early}
+    for field in _ROUND_VALUES[type(ordering)]:
+        if field.endswith("_us") and (field not in _ALTERNATIVES or getattr(ordering, field) is not None):
+            yield field, found.get(field, disorder)
 
 
 def _representatives(thresholds_us: Iterable[int]) -> Iterator[int]:
