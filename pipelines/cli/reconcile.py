@@ -42,12 +42,12 @@ def register(app: typer.Typer) -> None:
             result = run(found, wanted, context().lakehouse, against=against, progress=advance)
         for text in result.notes:
             note(f"note: {text}")
-        emit(result.as_dict(), lambda out: _tell(out, result))
+        emit(result.as_dict(), lambda out: _print(out, result))
         if result.differing:
             raise typer.Exit(1)
 
 
-def _tell(out: Console, result: Reconciliation) -> None:
+def _print(out: Console, result: Reconciliation) -> None:
     if not result.differing:
         what = f"all {result.equal} row(s) agree" if result.equal else "there are no rows to compare"
         out.print(f"{result.job}: {what} with {result.against}", markup=False)

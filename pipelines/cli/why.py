@@ -14,9 +14,6 @@ from pipelines.core.time import parse_instant
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pipelines.explain.event import EventStory
-    from pipelines.explain.window import WindowStory
-
 
 def register(app: typer.Typer) -> None:
     """Add the command to ``app``."""
@@ -44,7 +41,7 @@ def register(app: typer.Typer) -> None:
         if event is not None and key:
             raise UsageError("--key goes with --window-end", key="--key")
         if event is not None:
-            story: EventStory | WindowStory = why_event(found, event, context().lakehouse)
+            story = why_event(found, event, context().lakehouse)
         else:
             story = why_window(found, _instant(window_end), _keys(key), context().lakehouse)
         for text in story.notes:

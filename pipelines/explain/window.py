@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, groupby, product
 from pathlib import Path
 
 from pipelines.core.errors import UsageError, did_you_mean
@@ -21,56 +22,44 @@ from pipelines.core.model import (
     Window,
     output_name,
 )
-from pipelines.core.time import DAY, format_instant
-from pipelines.explain.event import fate_as_dict, live_sentence
+from pipelines.core.time import HOUR, format_instant
+from pipelines.explain.recomputation import Recomputation, RecomputedRange
+from pipelines.explain.story import Story, live_sentence, shown_fate, shown_instant, shown_row
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import plain
 from pipelines.plan.read_range import members_of
-from pipelines.recompute.keys import key_names
-from pipelines.recompute.naming import event_id
-from pipelines.recompute.recomputation import RecomputedRange, Scene, matches, shown_row
-from pipelines.recompute.windows import Made
+from pipelines.recompute.naming import event_id, key_names
+from pipelines.recompute.windows import RecomputedWindow, Values, instant_in
 from pipelines.reference.events import place_of
 
 _LISTED = 10
 _FAR = 200
 """Events with a time in the window that arrived far from it: so many are looked at."""
 
-
-@dataclass(frozen=True)
-class WindowStory:
-    """Everything that is to be said about the windows that end at one instant and have given keys."""
-
-    data: Mapping[str, object]
-    sentences: tuple[str, ...]
-    notes: tuple[str, ...]
-
-    def as_dict(self) -> dict[str, object]:
-        """JSON-ready data."""
-        return {**self.data, "story": list(self.sentences), "notes": list(self.notes)}
+Span = tuple[int, int]
+"""Start and end of a window."""
 
 
 @dataclass(frozen=True)
-class Told:
-    """One event and what became of it, beside a window."""
+class EventFate:
+    """One event of the log and what became of it."""
 
     one: Arrival
     fate: Fate
 
     def as_dict(self) -> dict[str, object]:
         """JSON-ready data."""
-        event_us = self.fate.event_time_us
         return {
             "id": event_id(self.one),
             "arrival_time": format_instant(self.one.arrival_time_us),
-            "event_time": None if event_us is None else format_instant(event_us),
-            **fate_as_dict(self.fate),
+            "event_time": shown_instant(self.fate.event_time_us),
+            **shown_fate(self.fate),
         }
 
     @property
-    def says(self) -> str:
+    def sentence(self) -> str:
         """One line."""
-        at = "no readable time" if self.fate.event_time_us is None else format_instant(self.fate.event_time_us)
+        at = shown_instant(self.fate.event_time_us) or "no readable time"
         why = f" ({', '.join(self.fate.reasons)})" if self.fate.reasons else ""
         counts_us = self.fate.system_timestamp_us
         where = "" if counts_us is None else f", counts at {format_instant(counts_us)}"
@@ -78,140 +67,111 @@ class Told:
         return f"{event_id(self.one)}: happened {at}, arrived {arrived}: {self.fate.verdict}{why}{where}"
 
 
-def why_window(job: Job, end_us: int, keys: Mapping[str, str], lakehouse: str | Path | Lakehouse) -> WindowStory:
-    """Why the windows that end at ``end_us`` with these ``keys`` (columns of the result, as text) hold their values.
+def why_window(job: Job, end_us: int, keys: Mapping[str, str], lakehouse: str | Path | Lakehouse) -> Story:
+    """Why the windows that end at ``end_us`` with these ``keys`` (columns of the result, as text) have their values.
 
     Raises :class:`UsageError` if a key is none of the job's.
     """
-    recomputation = Scene(job, Lakehouse.at(lakehouse))
+    recomputation = Recomputation(job, Lakehouse.at(lakehouse))
     _check_keys(job, keys)
     recomputed = recomputation.around(OutputRange(end_us, end_us + 1))
-    found = [made for made in recomputed.windows if _has_keys(made.row, keys)]
-    rows = recomputation.replayed_windows(end_us) or []
+    rows = recomputation.replayed_windows(end_us)
+    data: dict[str, object] = {"job": job.name, "window_end": format_instant(end_us), "keys": dict(keys)}
     sentences: list[str] = []
     windows = []
-    for made in found:
-        data, said = _window(recomputation, recomputed, made)
-        windows.append(data)
-        sentences += said
-    if not found:
-        spans = _spans(job, end_us)
-        outside, said = _kept_out(recomputation, recomputed, spans, keys, set())
-        sentences.append(f"No event counts in a window that ends at {format_instant(end_us)}{_keys_words(keys)}.")
-        sentences += said
-        windows_without = [one.as_dict() for one in outside]
-    else:
-        windows_without = []
-    data = {
-        "job": job.name,
-        "window_end": format_instant(end_us),
-        "keys": dict(keys),
-        "windows": windows,
-        **({"kept_out": windows_without} if not found else {}),
-        "replay": [shown_row(row) for row in rows if _has_keys(row, keys)],
-    }
-    return WindowStory(data, tuple(sentences), tuple(recomputation.notes))
+    for window in recomputed.windows:
+        if _has_keys(window.row, keys):
+            shown, found = _window(recomputation, recomputed, window)
+            windows.append(shown)
+            sentences += found
+    data["windows"] = windows
+    if not windows:
+        kept_out = _kept_out(recomputation, recomputed, _spans(job, end_us), keys, ())
+        data["kept_out"] = [event.as_dict() for event in kept_out]
+        sentences.append(f"No event counts in a window that ends at {format_instant(end_us)}{_of_keys(keys)}.")
+        sentences += _kept_out_sentences(job, kept_out)
+    data["replay"] = [shown_row(row) for row in rows if _has_keys(row, keys)]
+    return Story(data, tuple(sentences), tuple(recomputation.notes))
 
 
-def _window(recomputation: Scene, recomputed: RecomputedRange, made: Made) -> tuple[dict[str, object], list[str]]:
-    job, row = recomputation.job, made.row
-    window = next(one for window_id, one in members_of(job.query.window) if window_id == row["window_id"])
-    bounds = _us(row["window_start"]), _us(row["window_end"])
-    span = _instants(job, window, *bounds)
-    members = [_told(recomputed, recomputed.arrivals[place]) for place in made.members]
-    inside = {event_id(told.one) for told in members}
-    moved_in = [told for told in members if not _happened(told, span)]
+def _window(
+    recomputation: Recomputation, recomputed: RecomputedRange, window: RecomputedWindow
+) -> tuple[dict[str, object], list[str]]:
+    job, row = recomputation.job, window.row
+    shape = next(one for window_id, one in members_of(job.query.window) if window_id == row["window_id"])
+    bounds = instant_in(row, "window_start"), window.end_us
+    span = _instants(job, shape, *bounds)
+    members = [_with_fate(recomputed, one) for one in window.members]
+    moved_in = [event for event in members if not _happened(event, span)]
     keys = {name: _text(row[name]) for name in key_names(job)[3:]}
-    kept_out, kept_out_said = _kept_out(recomputation, recomputed, [span], keys, inside)
-    names = [one.name for one in job.query.aggregates]
-    values = ", ".join(f"{name} {shown_row(row)[name]}" for name in names)
+    kept_out = _kept_out(recomputation, recomputed, [span], keys, {event_id(event.one) for event in members})
+    values = ", ".join(f"{one.name} {shown_row(row)[one.name]}" for one in job.query.aggregates)
     begin, end = map(format_instant, bounds)
-    sentences = [f"The window from {begin} to {end}{_keys_words(keys)} has {values}, from {len(members)} event(s):"]
+    sentences = [f"The window from {begin} to {end}{_of_keys(keys)} has {values}, from {len(members)} event(s):"]
     sentences += _list(members)
     if moved_in:
         sentences.append(f"{len(moved_in)} of them happened at another time and were moved in by the policy.")
-    sentences += kept_out_said
+    sentences += _kept_out_sentences(job, kept_out)
     data: dict[str, object] = {
         **shown_row(row),
-        "events": [told.as_dict() for told in members],
-        "moved_in": [event_id(told.one) for told in moved_in],
-        "kept_out": [told.as_dict() for told in kept_out],
+        "events": [event.as_dict() for event in members],
+        "moved_in": [event_id(event.one) for event in moved_in],
+        "kept_out": [event.as_dict() for event in kept_out],
     }
-    live = recomputation.live_windows(bounds[1])
+    live = recomputation.live_windows(row)
     if live is not None:
-        mine = [one for one in live if matches(one, row, key_names(job))]
-        data["stream"] = [shown_row(one) for one in mine]
-        sentences.append(live_sentence(job, row, mine, [name for name in names if mine and name in mine[0]]))
-    causes = [one for one in recomputation.reconciled(bounds[1]) or [] if matches(one, row, key_names(job))]
-    if causes:
-        data["reconciliation"] = {name: plain(causes[0][name]) for name in ("status", "cause", "evidence")}
-        sentences.append(f"The last reconciliation calls it {causes[0]['status']}, cause {causes[0]['cause']}.")
+        data["stream"] = [shown_row(one) for one in live]
+        sentences.append(live_sentence(job, row, live))
+    for found in recomputation.reconciled(row)[:1]:
+        data["reconciliation"] = {name: plain(found[name]) for name in ("status", "cause", "evidence")}
+        sentences.append(f"The last reconciliation calls it {found['status']}, cause {found['cause']}.")
     return data, sentences
 
 
 def _kept_out(
-    recomputation: Scene,
+    recomputation: Recomputation,
     recomputed: RecomputedRange,
-    spans: Sequence[tuple[int, int]],
+    spans: Sequence[Span],
     keys: Mapping[str, str],
-    inside: set[str],
-) -> tuple[list[Told], list[str]]:
-    """Events whose time lies in the window and whose keys are its, and which do not count there."""
-    found: dict[str, Told] = {}
-    for told in _near_and_far(recomputation, recomputed, spans):
-        name = event_id(told.one)
-        happened = any(_happened(told, span) for span in spans)
-        if happened and name not in inside and name not in found and _of_group(recomputation, told.one, keys):
-            found[name] = told
-    kept_out = sorted(found.values(), key=lambda told: place_of(told.one))
-    if not kept_out:
-        return [], []
-    head = f"{len(kept_out)} event(s) happened in it, and do not count there by the policy (or by 'where'):"
-    if not recomputation.job.query.where:
-        head = f"{len(kept_out)} event(s) happened in it, and do not count there by the policy:"
-    return kept_out, [head, *_list(kept_out)]
+    members: Collection[str],
+) -> list[EventFate]:
+    """Events of the window's time and keys that do not count there."""
+    job = recomputation.job
+    near = (EventFate(one, fate) for one in recomputed.arrivals if (fate := recomputed.fate_of(one)) is not None)
+    found = {
+        event_id(event.one): event
+        for event in chain(near, _far(recomputation, recomputed, spans))
+        if any(_happened(event, span) for span in spans)
+        and event_id(event.one) not in members
+        and _of_group(job, event.one, keys)
+    }
+    return sorted(found.values(), key=lambda event: place_of(event.one))
 
 
-def _near_and_far(recomputation: Scene, recomputed: RecomputedRange, spans: Sequence[tuple[int, int]]) -> list[Told]:
-    """Events of the stretch, and those of the same event time that arrived at any other time, with their fates."""
-    told = [_told(recomputed, one) for one in recomputed.arrivals if one.punctuation_us is None]
-    known = {event_id(one.one) for one in told}
-    for part in _sources(recomputation.job):
-        for span in spans:
-            far = recomputation.by_event_time(part, *span)
-            if far is None:
-                recomputation.notes.append(
-                    f"the event time of {part.name} is an expression: events that arrived far from the window are not"
-                    " looked for"
-                )
-                continue
-            others = [one for one in far if event_id(one) not in known]
-            if len(others) > _FAR:
-                recomputation.notes.append(
-                    f"{len(others)} events of that time arrived far from it; {_FAR} are looked at"
-                )
-            told += _far(recomputation, others[:_FAR])
-            known |= {event_id(one) for one in others}
-    return told
+def _far(recomputation: Recomputation, recomputed: RecomputedRange, spans: Sequence[Span]) -> Iterator[EventFate]:
+    """Events with a time in the windows that did not arrive in the range; those of one hour are recomputed together."""
+    for part, span in product(_sources(recomputation.job), spans):
+        same_time = recomputation.by_event_time(part, *span)
+        if same_time is None:
+            recomputation.note(
+                f"the event time of {part.name} is an expression: events that arrived far from the window are not"
+                " looked for"
+            )
+            continue
+        far = [one for one in same_time if recomputed.fate_of(one) is None]
+        if len(far) > _FAR:
+            recomputation.note(f"{len(far)} events of that time arrived far from it; {_FAR} are looked at")
+        for _, hour in groupby(far[:_FAR], key=lambda one: one.arrival_time_us // HOUR):
+            together = list(hour)
+            output = OutputRange(together[0].arrival_time_us, together[-1].arrival_time_us + 1)
+            recomputed_hour = recomputation.around(output)
+            yield from (_with_fate(recomputed_hour, one) for one in together)
 
 
-def _far(recomputation: Scene, others: Sequence[Arrival]) -> list[Told]:
-    """Their fates, stretch by stretch."""
-    told: list[Told] = []
-    rest = sorted(others, key=place_of)
-    while rest:
-        first_us = rest[0].arrival_time_us
-        together = [one for one in rest if one.arrival_time_us < first_us + DAY // 24]
-        recomputed = recomputation.around(OutputRange(first_us, together[-1].arrival_time_us + 1))
-        told += [_told(recomputed, one) for one in together]
-        rest = rest[len(together) :]
-    return told
-
-
-def _told(recomputed: RecomputedRange, one: Arrival) -> Told:
+def _with_fate(recomputed: RecomputedRange, one: Arrival) -> EventFate:
     fate = recomputed.fate_of(one)
     assert fate is not None, event_id(one)
-    return Told(one, fate)
+    return EventFate(one, fate)
 
 
 def _sources(job: Job) -> list[Input]:
@@ -220,13 +180,13 @@ def _sources(job: Job) -> list[Input]:
     return [job.input(name) for name in names]
 
 
-def _happened(told: Told, span: tuple[int, int]) -> bool:
-    """Whether the event's own time is one of these instants."""
-    time_us = told.fate.event_time_us
+def _happened(event: EventFate, span: Span) -> bool:
+    """Whether the event's own time is one of these instants, both ends included."""
+    time_us = event.fate.event_time_us
     return time_us is not None and span[0] <= time_us <= span[1]
 
 
-def _instants(job: Job, window: Window, start_us: int, end_us: int) -> tuple[int, int]:
+def _instants(job: Job, window: Window, start_us: int, end_us: int) -> Span:
     """The first and the last instant of a window of ``job`` from ``start_us`` to ``end_us``."""
     if job.profile != "stream_analytics":
         return start_us, end_us - 1
@@ -235,16 +195,16 @@ def _instants(job: Job, window: Window, start_us: int, end_us: int) -> tuple[int
     return start_us if starts_with_event else start_us + 1, end_us
 
 
-def _spans(job: Job, end_us: int) -> list[tuple[int, int]]:
-    """The instants of the windows that end there by their shape alone, where the shape gives them."""
+def _spans(job: Job, end_us: int) -> list[Span]:
+    """The instants of the windows that end there, where the query's window alone gives their starts."""
     windows = [one for _, one in members_of(job.query.window) if isinstance(one, (Grid, Sliding))]
     return [_instants(job, one, end_us - one.size_us, end_us) for one in windows]
 
 
-def _of_group(recomputation: Scene, one: Arrival, keys: Mapping[str, str]) -> bool:
+def _of_group(job: Job, one: Arrival, keys: Mapping[str, str]) -> bool:
     """Has the event the window's keys, as far as its own columns say?"""
-    part = recomputation.job.input(one.input)
-    for column in recomputation.job.query.group_by:
+    part = job.input(one.input)
+    for column in job.query.group_by:
         name = output_name(column)
         owner, dot, rest = column.partition(".")
         if name not in keys or (dot and owner != one.input):
@@ -259,13 +219,13 @@ def _of_group(recomputation: Scene, one: Arrival, keys: Mapping[str, str]) -> bo
 
 
 def _check_keys(job: Job, keys: Mapping[str, str]) -> None:
-    known = [*key_names(job)[2:]]
+    known = key_names(job)[2:]
     for name in keys:
         if name not in known:
             raise UsageError(f"'{name}' is no key of job {job.name}; {did_you_mean(name, known)}", key="--key")
 
 
-def _has_keys(row: Mapping[str, object], keys: Mapping[str, str]) -> bool:
+def _has_keys(row: Values, keys: Mapping[str, str]) -> bool:
     return all(_text(row.get(name)) == text for name, text in keys.items())
 
 
@@ -277,15 +237,17 @@ def _text(value: object) -> str:
     return str(shown).lower() if isinstance(shown, bool) else str(shown)
 
 
-def _keys_words(keys: Mapping[str, str]) -> str:
+def _of_keys(keys: Mapping[str, str]) -> str:
     return f" of {', '.join(f'{name} {value}' for name, value in keys.items())}" if keys else ""
 
 
-def _list(told: Sequence[Told]) -> list[str]:
-    lines = [f"  {one.says}" for one in told[:_LISTED]]
-    return lines if len(told) <= _LISTED else [*lines, f"  and {len(told) - _LISTED} more"]
+def _kept_out_sentences(job: Job, kept_out: Sequence[EventFate]) -> list[str]:
+    if not kept_out:
+        return []
+    by = "by the policy (or by 'where')" if job.query.where else "by the policy"
+    return [f"{len(kept_out)} event(s) happened in it, and do not count there {by}:", *_list(kept_out)]
 
 
-def _us(value: object) -> int:
-    assert isinstance(value, int)
-    return value
+def _list(events: Sequence[EventFate]) -> list[str]:
+    lines = [f"  {event.sentence}" for event in events[:_LISTED]]
+    return lines if len(events) <= _LISTED else [*lines, f"  and {len(events) - _LISTED} more"]

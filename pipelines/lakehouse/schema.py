@@ -7,6 +7,7 @@ import re
 import pyarrow as pa
 
 from pipelines.core.model import Input
+from pipelines.core.time import DAY
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 
@@ -145,6 +146,11 @@ def arrivals_schema(part: Input) -> pa.Schema:
     """Columns of ``arrivals/<input>``: the log's own, the payload, ``arrival_date``."""
     payload = [(column.name, arrow_type(column.type)) for column in part.columns]
     return pa.schema([*LOG_COLUMNS, *payload, ("arrival_date", pa.date32())])
+
+
+def day_scalar(instant_us: int) -> pa.Scalar:
+    """The UTC date of an instant, to compare a day column with."""
+    return pa.scalar(instant_us // DAY, pa.int32()).cast(pa.date32())
 
 
 def alike(held: pa.DataType, wanted: pa.DataType) -> bool:

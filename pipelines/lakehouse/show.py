@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from pipelines.core.errors import UsageError, did_you_mean
 from pipelines.core.model import EVERYTHING, Job, OutputRange
-from pipelines.core.time import DAY, format_instant, from_datetime
+from pipelines.core.time import format_instant, from_datetime
 from pipelines.lakehouse.layout import (
     ARRIVALS,
     WINDOWS,
@@ -33,7 +33,7 @@ from pipelines.lakehouse.layout import (
     windows_table,
 )
 from pipelines.lakehouse.root import RUNS, Lakehouse
-from pipelines.lakehouse.schema import TIMESTAMP
+from pipelines.lakehouse.schema import TIMESTAMP, day_scalar
 
 _QUARANTINE = Layout("", "", ("input", "batch_id", "source", "position"))
 _RUNS = Layout("", "", ("started_at", "run_id"))
@@ -120,11 +120,11 @@ def _bounds(layout: Layout, output: OutputRange, names: Sequence[str]) -> list[p
     if output.from_us is not None:
         parts.append(time >= pa.scalar(output.from_us, TIMESTAMP))
         if layout.day in names:
-            parts.append(day >= pa.scalar(output.from_us // DAY, pa.int32()).cast(pa.date32()))
+            parts.append(day >= day_scalar(output.from_us))
     if output.to_us is not None:
         parts.append(time < pa.scalar(output.to_us, TIMESTAMP))
         if layout.day in names:
-            parts.append(day <= pa.scalar((output.to_us - 1) // DAY, pa.int32()).cast(pa.date32()))
+            parts.append(day <= day_scalar(output.to_us - 1))
     return parts
 
 

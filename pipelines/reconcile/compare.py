@@ -1,4 +1,4 @@
-"""The comparison itself, in Spark: one row a key, with both sides' values and what is to be said of them.
+"""The comparison itself, in Spark: one row a key, with both sides' values and its status.
 
 Keys are null-safe. NaN equals NaN, and zero equals negative zero. A key may stand for several rows on both sides
 (sessions of different chains that look alike): then the rows are compared as a multiset.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -77,32 +77,6 @@ def compare(replay: DataFrame, stream: DataFrame, shape: Shape) -> DataFrame:
         others.alias("identical"),
         F.to_json(F.struct(*shape.keys), {"ignoreNullFields": "false"}).alias("id"),
         ((rows > 0) & equal).alias("first_equal"),
-    )
-
-
-def runs_without_stream(compared: DataFrame) -> DataFrame:
-    """Runs of neighbouring window ends at which the replay has rows and the live run has none at all.
-
-    One row a run: ``window_id``, ``first_end``, ``last_end``, ``ends``, ``rows``, ``before`` (the last end with a live
-    row, or null) and ``after`` (the next one).
-    """
-    ends = compared.groupBy("window_id", "window_end").agg(
-        F.max((F.col("copies") > 0).cast("int")).alias("__live"), F.count(F.lit(1)).alias("__rows")
-    )
-    order = Window.partitionBy("window_id").orderBy("window_end")
-    live_end = F.when(F.col("__live") == 1, F.col("window_end"))
-    before = F.last(live_end, ignorenulls=True).over(order.rowsBetween(Window.unboundedPreceding, -1))
-    after = F.first(live_end, ignorenulls=True).over(order.rowsBetween(1, Window.unboundedFollowing))
-    return (
-        ends.withColumns({"before": before, "after": after})
-        .filter("__live = 0")
-        .groupBy("window_id", "before", "after")
-        .agg(
-            F.min("window_end").alias("first_end"),
-            F.max("window_end").alias("last_end"),
-            F.count(F.lit(1)).alias("ends"),
-            F.sum("__rows").alias("rows"),
-        )
     )
 
 

@@ -16,7 +16,7 @@ from pipelines.core.errors import UsageError, did_you_mean
 from pipelines.core.model import AnyOf, Grid, Job, OutputRange, Sliding, Snapshot
 from pipelines.lakehouse.layout import WINDOWS
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.recompute.keys import key_names
+from pipelines.recompute.naming import key_names
 
 _CATALOG_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){1,2}")
 EMITTED_AT = "emitted_at"
@@ -62,22 +62,15 @@ def live_table(
             f"the table {name} has none of the aggregates {', '.join(aggregates)}: there is nothing to compare",
             hint="name its columns in 'stream.columns' of the job file",
         )
-    columns = []
-    for column in key_names(job):
-        columns.append(_key(job, name, column, found, ours[column].dataType).alias(column))
-    for column in aggregates:
-        field = found[column]
-        if field is not None:
-            columns.append(_value(field, ours[column].dataType).alias(column))
+    columns = [_key(job, name, column, found, ours[column].dataType).alias(column) for column in key_names(job)]
+    columns += [_value(field, ours[one].dataType).alias(one) for one in aggregates if (field := found[one]) is not None]
     emitted = found[EMITTED_AT]
-    if emitted is None:
-        columns.append(F.lit(None).cast("timestamp").alias(EMITTED_AT))
-    else:
-        columns.append(F.col(f"`{emitted.name}`").cast("timestamp").alias(EMITTED_AT))
-    rows = frame.select(*columns)
-    if not by_day:
-        condition = _condition(output)
-        rows = rows if condition is None else rows.filter(condition)
+    emitted_at = F.lit(None) if emitted is None else F.col(f"`{emitted.name}`")
+    rows = frame.select(*columns, emitted_at.cast("timestamp").alias(EMITTED_AT))
+    if not by_day and output.from_us is not None:
+        rows = rows.filter(F.unix_micros("window_end") >= output.from_us)
+    if not by_day and output.to_us is not None:
+        rows = rows.filter(F.unix_micros("window_end") < output.to_us)
     return LiveTable(name, version, rows, lacking)
 
 
@@ -111,16 +104,6 @@ def _open(
     return frame, version, ours
 
 
-def _condition(output: OutputRange) -> Column | None:
-    end = F.unix_micros("window_end")
-    parts = []
-    if output.from_us is not None:
-        parts.append(end >= output.from_us)
-    if output.to_us is not None:
-        parts.append(end < output.to_us)
-    return None if not parts else parts[0] if len(parts) == 1 else parts[0] & parts[1]
-
-
 def _key(job: Job, table: str, column: str, found: Mapping[str, T.StructField | None], kind: T.DataType) -> Column:
     field = found[column]
     if field is not None:
@@ -130,20 +113,20 @@ def _key(job: Job, table: str, column: str, found: Mapping[str, T.StructField | 
     if column == "window_id" and not isinstance(window, AnyOf):
         return F.lit(None).cast("string")
     if column == "window_start" and end is not None:
-        # the window's shape says where it starts
+        # the end and the size give the start
         ends = F.unix_micros(_value(end, T.TimestampType()))
         if isinstance(window, Snapshot) and job.profile == "stream_analytics":
             return F.timestamp_micros(ends)
         if isinstance(window, (Grid, Sliding)):
             return F.timestamp_micros(ends - window.size_us)
     raise UsageError(
-        f"the table {table} has no column '{column}', which tells its rows apart",
+        f"the table {table} has no column '{column}', which identifies its rows",
         hint=f"name it in 'stream.columns' of the job file: {{their_name: {column}}}",
     )
 
 
 def _value(field: T.StructField, kind: T.DataType, *, exactly: bool = False) -> Column:
-    """A column of the live table as ours holds it; numbers of another type stay what they are and compare as such."""
+    """A column of the live table in the type of ours; numbers of another type keep it and compare by value."""
     column = F.col(f"`{field.name}`")
     if field.dataType == kind:
         return column

@@ -1,16 +1,22 @@
-"""What a reconciliation says: counts, and the first difference in output order told as a story."""
+"""The result of a reconciliation: counts, and the first difference in output order as a story."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
 
 from pipelines.core.model import OutputRange
 from pipelines.core.time import format_instant
+from pipelines.lakehouse.show import plain_rows
+from pipelines.reconcile.compare import DUPLICATED_IN_STREAM, STATUSES
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Reconciliation:
     """One range compared: rows by status, differences by cause, and the first of them as a row of plain data."""
 
@@ -26,6 +32,18 @@ class Reconciliation:
     version: int
     versions_read: dict[str, int]
 
+    @classmethod
+    def of(cls, rows: pa.Table, **known: Any) -> Reconciliation:
+        """Of the rows of ``reconciliations/<job>`` in output order; ``known`` are the fields that they do not give."""
+        by_status, by_cause = (Counter(rows[name].to_pylist()) for name in ("status", "cause"))
+        first = next(iter(plain_rows(rows.slice(0, 1).drop_columns(["output_date"]))), None)
+        return cls(
+            by_status={name: by_status[name] for name in STATUSES if name in by_status},
+            by_cause=dict(sorted(by_cause.items(), key=lambda one: (-one[1], one[0]))),
+            first=first,
+            **known,
+        )
+
     @property
     def differing(self) -> int:
         """How many keys differ."""
@@ -34,7 +52,7 @@ class Reconciliation:
     @property
     def story(self) -> list[str]:
         """The first difference in output order, in sentences; nothing where all agrees."""
-        return [] if self.first is None else first_story(self.first)
+        return [] if self.first is None else _story(self.first)
 
     def as_dict(self) -> dict[str, object]:
         """JSON-ready data."""
@@ -57,20 +75,18 @@ class Reconciliation:
         }
 
 
-def first_story(row: Mapping[str, object]) -> list[str]:
+_NO_KEYS = {"window_start", "window_end", "window_id", "status", "cause", "evidence", "replay", "stream", "copies"}
+
+
+def _story(row: Mapping[str, object]) -> list[str]:
     """Sentences about one row of ``reconciliations/<job>``, given as plain data."""
-    said = {"window_start", "window_end", "window_id", "output_date", "status", "cause", "evidence"}
-    said |= {"replay", "stream", "copies", "emitted_at"}
-    keys = ", ".join(f"{name} {value}" for name, value in row.items() if name not in said)
+    keys = ", ".join(f"{name} {value}" for name, value in row.items() if name not in {*_NO_KEYS, "emitted_at"})
     which = f" of {keys}" if keys else ""
     window = f"the window from {row['window_start']} to {row['window_end']}{which}"
     if row["window_id"] is not None:
         window += f" ({row['window_id']})"
-    sentences = [f"The first difference is {window}: {_sides(row)}."]
-    evidence = row["evidence"]
-    assert isinstance(evidence, str)
-    sentences.append(f"Cause: {row['cause']}. {json.loads(evidence)['says']}")
-    return sentences
+    evidence = json.loads(str(row["evidence"]))
+    return [f"The first difference is {window}: {_sides(row)}.", f"Cause: {row['cause']}. {evidence['says']}"]
 
 
 def _sides(row: Mapping[str, object]) -> str:
@@ -79,12 +95,12 @@ def _sides(row: Mapping[str, object]) -> str:
         return f"the replay has {_values(replay)}, the live run has no such row"
     if replay is None:
         return f"the live run has {_values(stream)}, the replay has no such row"
-    copies = f", in {row['copies']} copies" if row["status"] == "duplicated_in_stream" else ""
+    copies = f", in {row['copies']} copies" if row["status"] == DUPLICATED_IN_STREAM else ""
     return f"the replay has {_values(replay, stream)}, the live run {_values(stream, replay)}{copies}"
 
 
 def _values(values: object, other: object = None) -> str:
-    """``cars 11, mean 2.5``; beside another side only what differs, unless nothing does."""
+    """``cars 11, mean 2.5``; next to another side only what differs, unless nothing does."""
     assert isinstance(values, Mapping)
     shown = dict(values)
     if isinstance(other, Mapping):

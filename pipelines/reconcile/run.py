@@ -1,10 +1,9 @@
-"""Reconcile one range: compare in Spark, find the causes, write ``reconciliations/<job>``, tell the ledger."""
+"""Reconcile one range: compare in Spark, find the causes, write ``reconciliations/<job>`` and a row of the ledger."""
 
 from __future__ import annotations
 
 import uuid
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,25 +16,22 @@ from pipelines.core.time import to_datetime
 from pipelines.lakehouse import runs
 from pipelines.lakehouse.layout import WINDOWS, windows_table
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.lakehouse.show import plain
-from pipelines.recompute.keys import key_names
-from pipelines.recompute.windows import Logs, Remembering
-from pipelines.reconcile.causes.scope import Progress, Scope, kept
-from pipelines.reconcile.causes.search import explained
-from pipelines.reconcile.compare import EQUAL, STATUSES, Shape, compare
+from pipelines.lakehouse.show import rows_of
+from pipelines.recompute.logs import Logs
+from pipelines.recompute.naming import key_names
+from pipelines.recompute.windows import CachedEvaluator
+from pipelines.reconcile.causes.find import with_causes
+from pipelines.reconcile.causes.scope import Progress, Scope
+from pipelines.reconcile.compare import EQUAL, Shape, compare
 from pipelines.reconcile.live_table import live_table
 from pipelines.reconcile.result import Reconciliation
-from pipelines.replay.builder import make_plan
+from pipelines.replay.collect import to_arrow
+from pipelines.replay.size import MOST_ROWS, is_plain
 from pipelines.replay.write import check_columns, replace_range, with_day
 
 KIND = "reconcile"
 STEPS = 5
 """How often :func:`reconcile` calls ``progress``."""
-
-
-def reconciliations_table(job: Job) -> str:
-    """``reconciliations/<job>``"""
-    return f"reconciliations/{job.name}"
 
 
 def reconcile(
@@ -54,123 +50,98 @@ def reconcile(
     """
     lakehouse = Lakehouse.at(lakehouse)
     lakehouse.require_writable()
-    tell = progress or (lambda _: None)
-    tell("starting Spark")
+    progress = progress or (lambda _: None)
+    progress("starting Spark")
     from pipelines.runtime.session import session
 
-    with ExitStack() as held:
-        return _Work(job, output, lakehouse, against, spark or session(), tell, held).go()
-
-
-@dataclass
-class _Work:
-    job: Job
-    output: OutputRange
-    lakehouse: Lakehouse
-    against: str | None
-    spark: SparkSession
-    tell: Progress
-    held: ExitStack
-    notes: list[str] = field(default_factory=list)
-
-    def go(self) -> Reconciliation:
-        started = datetime.now(UTC)
-        self.tell("comparing")
-        replay, version = _replayed(self.spark, self.lakehouse, self.job, self.output, self.notes)
-        self.live = live_table(self.spark, self.lakehouse, self.job, self.output, replay.schema, self.against)
-        names = [one.name for one in self.job.query.aggregates if one.name not in self.live.lacking]
-        self.shape = Shape(tuple(key_names(self.job)), tuple(names))
-        if self.live.lacking:
-            self.notes.append(f"{self.live.name} has no {', '.join(self.live.lacking)}: not compared")
-        compared = kept(compare(replay, self.live.rows, self.shape), self.held)
+    spark = spark or session()
+    started = datetime.now(UTC)
+    progress("comparing")
+    notes: list[str] = []
+    replay, version = _replayed(spark, lakehouse, job, output, notes)
+    live = live_table(spark, lakehouse, job, output, replay.schema, against)
+    if live.lacking:
+        notes.append(f"{live.name} has no {', '.join(live.lacking)}: not compared")
+    names = [one.name for one in job.query.aggregates if one.name not in live.lacking]
+    shape = Shape(tuple(key_names(job)), tuple(names))
+    metadata = {"tailrace": KIND, "run_id": uuid.uuid4().hex}
+    with ExitStack() as persisted:
+        logs, evaluate = Logs(lakehouse), CachedEvaluator()
+        scope = Scope(spark, lakehouse, job, output, live, shape, logs, evaluate, persisted, progress)
+        compared = scope.persist(compare(replay, live.rows, shape))
         counts = {row["status"]: row["count"] for row in compared.groupBy("status").count().collect()}
         equal = counts.pop(EQUAL, 0)
-        versions = {windows_table(self.job): version}
-        if self.live.version is not None:
-            versions[self.live.name] = self.live.version
-        table = self._table(self._with_causes(compared, equal) if counts else _no_causes(compared))
-        self.tell("writing")
-        metadata = {"tailrace": KIND, "run_id": uuid.uuid4().hex}
-        check_columns(self.lakehouse, reconciliations_table(self.job), table, self.output)
-        written = replace_range(table, self.lakehouse, reconciliations_table(self.job), WINDOWS, self.output, metadata)
-        result = Reconciliation(
-            job=self.job.name,
-            against=self.live.name,
-            output=self.output,
-            equal=equal,
-            by_status={name: counts[name] for name in STATUSES if name in counts},
-            by_cause=_by_cause(table) if counts else {},
-            first=self._first(table) if counts else None,
-            notes=tuple(self.notes),
-            table=reconciliations_table(self.job),
-            version=written,
-            versions_read=versions,
-        )
-        self._record(result, metadata["run_id"], started)
-        return result
+        differing = compared.filter(F.col("status") != EQUAL).withColumns({"cause": F.lit(""), "evidence": F.lit("")})
+        if counts:
+            progress("looking for causes")
+            differing = with_causes(scope, compared, equal, _recorded(lakehouse, job) if against is None else set())
+        progress("writing")
+        written = _write(scope, differing, sum(counts.values()), metadata)
+    rows = rows_of(job, "reconciliations", lakehouse, output)
+    assert rows is not None, "they were just written"
+    result = Reconciliation.of(
+        rows,
+        job=job.name,
+        against=live.name,
+        output=output,
+        equal=equal,
+        notes=tuple(notes),
+        table=_table(job),
+        version=written,
+        versions_read={windows_table(job): version} | ({} if live.version is None else {live.name: live.version}),
+    )
+    _record(lakehouse, job, result, metadata["run_id"], started)
+    return result
 
-    def _with_causes(self, compared: DataFrame, equal: int) -> DataFrame:
-        self.tell("looking for causes")
-        logs = Logs(self.lakehouse, make_plan(self.job, self.output, self.lakehouse).versions)
-        scope = Scope(
-            spark=self.spark,
-            lakehouse=self.lakehouse,
-            job=self.job,
-            output=self.output,
-            live=self.live,
-            shape=self.shape,
-            logs=logs,
-            evaluate=Remembering(),
-            held=self.held,
-            tell=self.tell,
-        )
-        return explained(scope, compared, equal, self._recorded())
 
-    def _recorded(self) -> set[str]:
-        """The fingerprint under which the last live run was recorded, if it is not the job's."""
-        if self.against is not None:
-            return set()
-        live = [run for run in runs.runs_of(self.lakehouse, self.job.name) if run["kind"] == "stream"]
-        return {run["job_fingerprint"] for run in live[-1:] if run["job_fingerprint"]} - {self.job.fingerprint}
+def _table(job: Job) -> str:
+    return f"reconciliations/{job.name}"
 
-    def _table(self, rows: DataFrame) -> DataFrame:
-        columns = [*self.shape.keys, "status", "cause", "replay", "stream", "copies", "emitted_at", "evidence"]
-        return with_day(rows.select(*columns), WINDOWS)
 
-    def _first(self, table: DataFrame) -> dict[str, object]:
-        row = table.orderBy("window_end", *self.shape.keys).drop("output_date").first()
-        assert row is not None
-        found = plain(row.asDict(recursive=True))
-        assert isinstance(found, dict)
-        return found
+def _recorded(lakehouse: Lakehouse, job: Job) -> set[str]:
+    """The fingerprint under which the last live run was recorded, if it is not the job's."""
+    live = [run for run in runs.runs_of(lakehouse, job.name) if run["kind"] == "stream"]
+    return {run["job_fingerprint"] for run in live[-1:] if run["job_fingerprint"]} - {job.fingerprint}
 
-    def _record(self, result: Reconciliation, run_id: str, started: datetime) -> None:
-        """One row in the ledger, so that a reader knows which range was compared with what."""
-        ends = {"output_from": self.output.from_us, "output_to": self.output.to_us}
-        runs.record(
-            self.lakehouse,
-            {
-                "run_id": run_id,
-                "job": self.job.name,
-                "kind": KIND,
-                "reason": f"against {result.against}",
-                "status": runs.SUCCEEDED,
-                "job_fingerprint": self.job.fingerprint,
-                **{name: None if us is None else to_datetime(us) for name, us in ends.items()},
-                "versions_read": result.versions_read,
-                "versions_written": {result.table: result.version},
-                "rows_written": {result.table: result.differing},
-                "started_at": started,
-                "finished_at": datetime.now(UTC),
-                "process": runs.this_process(),
-            },
-        )
+
+def _write(scope: Scope, differing: DataFrame, number: int, metadata: dict[str, str]) -> int:
+    """Replace the rows of the range, ``number`` of them; few are taken from Spark and written here."""
+    columns = [*scope.shape.keys, "status", "cause", "replay", "stream", "copies", "emitted_at", "evidence"]
+    name, lakehouse = _table(scope.job), scope.lakehouse
+    frame = with_day(differing.select(*columns), WINDOWS)
+    check_columns(lakehouse, name, frame, scope.output)
+    by_driver = number <= MOST_ROWS and is_plain(lakehouse.open(name))
+    rows = to_arrow(frame) if by_driver else frame
+    return replace_range(rows, lakehouse, name, WINDOWS, scope.output, metadata)
+
+
+def _record(lakehouse: Lakehouse, job: Job, result: Reconciliation, run_id: str, started: datetime) -> None:
+    """One row in the ledger, so that a reader knows which range was compared with what."""
+    ends = {"output_from": result.output.from_us, "output_to": result.output.to_us}
+    runs.record(
+        lakehouse,
+        {
+            "run_id": run_id,
+            "job": job.name,
+            "kind": KIND,
+            "reason": f"against {result.against}",
+            "status": runs.SUCCEEDED,
+            "job_fingerprint": job.fingerprint,
+            **{name: None if us is None else to_datetime(us) for name, us in ends.items()},
+            "versions_read": result.versions_read,
+            "versions_written": {result.table: result.version},
+            "rows_written": {result.table: result.differing},
+            "started_at": started,
+            "finished_at": datetime.now(UTC),
+            "process": runs.this_process(),
+        },
+    )
 
 
 def _replayed(
     spark: SparkSession, lakehouse: Lakehouse, job: Job, output: OutputRange, notes: list[str]
 ) -> tuple[DataFrame, int]:
-    """The replay's rows of the range and their table's version; ``notes`` are told if another job wrote them."""
+    """The replay's rows of the range and their table's version; a note is added if another job wrote them."""
     name = windows_table(job)
     table = lakehouse.open(name)
     if table is None:
@@ -183,7 +154,8 @@ def _replayed(
     if condition is not None:
         frame = frame.filter(condition)
     wanted = [*key_names(job), *(one.name for one in job.query.aggregates)]
-    lacking = [column for column in wanted if column.lower() not in {held.lower() for held in frame.columns}]
+    there = {column.lower() for column in frame.columns}
+    lacking = [column for column in wanted if column.lower() not in there]
     if lacking:
         raise UsageError(
             f"the table {name} has no column '{lacking[0]}': the job file changed since the replay",
@@ -191,15 +163,5 @@ def _replayed(
         )
     last = runs.last_succeeded(lakehouse, job.name)
     if last is not None and last["job_fingerprint"] != job.fingerprint:
-        notes.append("the job file changed since the last replay: replay again to compare what it says now")
+        notes.append("the job file changed since the last replay: replay again to compare the results of the new one")
     return frame.select(*wanted), table.version()
-
-
-def _no_causes(compared: DataFrame) -> DataFrame:
-    empty = compared.filter(F.col("status") != EQUAL)
-    return empty.withColumns({"cause": F.lit(""), "evidence": F.lit("")})
-
-
-def _by_cause(table: DataFrame) -> dict[str, int]:
-    counts = {row["cause"]: row["count"] for row in table.groupBy("cause").count().collect()}
-    return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))

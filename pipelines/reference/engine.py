@@ -59,11 +59,15 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run gave: one fate an event, the windows, and (atlas) the dead letters, each in a total order."""
+    """What a run gave: one fate an event, the windows, and (atlas) the dead letters, each in a total order.
+
+    ``members``: for each window the events that counted in it, once each, in the order that the aggregates saw.
+    """
 
     fates: tuple[Fate, ...]
     windows: tuple[WindowRow, ...]
     dead_letters: tuple[DeadLetter, ...] = ()
+    members: tuple[tuple[Arrival, ...], ...] = ()
 
 
 def run(
@@ -88,12 +92,14 @@ def run(
     sequence twice, an arrival time that falls, an event without a partition) or a sum leaves BIGINT.
     """
     profile = PROFILES[job.profile]
-    ordered = profile.order(job, _events(job, _in_arrival_order(job, arrivals), evaluate, instant_sql), initial_states)
-    windows = _windows(job, profile, ordered, _counted(job, ordered, evaluate))
+    log = _in_arrival_order(job, arrivals)
+    ordered = profile.order(job, _events(job, log, evaluate, instant_sql), initial_states)
+    windows = _windows(job, profile, ordered, _counted(job, ordered, evaluate), output)
     return Outcome(
         fates=tuple(fate for fate in ordered.fates if fate.arrival_time_us in output),
-        windows=tuple(row for row in windows if row.window_end_us in output),
+        windows=tuple(row for row, _ in windows),
         dead_letters=tuple(_dead_letters(ordered, output)),
+        members=tuple(tuple(log[position] for position in positions) for _, positions in windows),
     )
 
 
@@ -206,14 +212,17 @@ def _members(query: Query) -> list[tuple[str | None, SimpleWindow]]:
     return list(query.window.members) if isinstance(query.window, AnyOf) else [(None, query.window)]
 
 
-def _windows(job: Job, profile: Profile, ordered: Ordered, rows: Sequence[Row]) -> list[WindowRow]:
+def _windows(
+    job: Job, profile: Profile, ordered: Ordered, rows: Sequence[Row], output: OutputRange
+) -> list[tuple[WindowRow, list[int]]]:
+    """The windows of the range, each with the positions in the log of the events that counted in it."""
     found = [
         _window_row(job.query, span, window_id, inside)
         for window_id, window in _members(job.query)
         for span, inside in _spread(job.query, profile, window, ordered, rows)
-        if job.end_of_log == "flush" or ordered.settled(span[1], _keys(job.query, inside[0]))
+        if span[1] in output and (job.end_of_log == "flush" or ordered.settled(span[1], _keys(job.query, inside[0])))
     ]
-    return sorted(found, key=lambda row: _result_order(job.query, row))
+    return sorted(found, key=lambda one: _result_order(job.query, one[0]))
 
 
 def _spread(
@@ -243,7 +252,9 @@ def _keys(query: Query, row: Row) -> dict[str, object]:
     return {column: grouped_value(row.read[column]) for column in query.group_by}
 
 
-def _window_row(query: Query, span: tuple[int, int], window_id: str | None, inside: Sequence[Row]) -> WindowRow:
+def _window_row(
+    query: Query, span: tuple[int, int], window_id: str | None, inside: Sequence[Row]
+) -> tuple[WindowRow, list[int]]:
     in_order = sorted(inside, key=lambda row: row.order)
     values = {output_name(column): value for column, value in _keys(query, in_order[0]).items()}
     for aggregate in query.aggregates:
@@ -251,7 +262,8 @@ def _window_row(query: Query, span: tuple[int, int], window_id: str | None, insi
         values[aggregate.name] = compute(
             aggregate, [None if argument is None else row.read[argument] for row in in_order]
         )
-    return WindowRow(*span, window_id, values)
+    positions = dict.fromkeys(position for row in in_order for position in sorted(row.arrived))
+    return WindowRow(*span, window_id, values), list(positions)
 
 
 def _result_order(query: Query, row: WindowRow) -> tuple[object, ...]:

@@ -109,6 +109,11 @@ def _keeps(job: Job, verdict: str, reasons: tuple[str, ...]) -> bool:
     return job.keep_verdicts == "all" or is_exception(verdict, reasons)
 
 
+def to_arrow(frame: DataFrame) -> pa.Table:
+    """The rows of any frame, also with structs that are null, in types that tables take."""
+    return _nullable(_loosened(frame).toArrow())
+
+
 def _loosened(frame: DataFrame) -> DataFrame:
     """``frame`` with structs whose fields may all be null: Arrow refuses a null struct of fields that may not."""
 

@@ -30,7 +30,7 @@ def writer_of(job: Job, reads: Sequence[ReadTable], writes: Sequence[WrittenTabl
     each = _windows_of_an_event(job)
     if each is None or sum(rows for rows in events if rows is not None) * max(each, 1) > MOST_ROWS:
         return "spark"
-    return "driver" if all(_is_plain(lakehouse.open(one.table)) for one in writes) else "spark"
+    return "driver" if all(is_plain(lakehouse.open(one.table)) for one in writes) else "spark"
 
 
 def _windows_of_an_event(job: Job) -> int | None:
@@ -53,5 +53,6 @@ def _windows_of_a_point(window: Window) -> int:
             return 2
 
 
-def _is_plain(table: DeltaTable | None) -> bool:
+def is_plain(table: DeltaTable | None) -> bool:
+    """Whether a table can be written without Spark."""
     return table is None or table.protocol().min_writer_version <= 2

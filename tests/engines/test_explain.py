@@ -1,4 +1,4 @@
-"""Why: the story of an event and of a window, from the few arrivals they hang on, without Spark."""
+"""Why: the story of an event and of a window, from the few arrivals that they depend on, without Spark."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _record(sequence: int, arrival: str, at: str | None, **more: Any) -> Record:
 
 
 def _lakehouse(tmp_path: Path, job: Job, records: list[Record]) -> Path:
-    lakehouse = tmp_path / "house"
+    lakehouse = tmp_path / "lakehouse"
     file = tmp_path / "log.jsonl"
     file.write_text("".join(json.dumps(record) + "\n" for record in records))
     names = {column.name for column in job.inputs[0].columns}
@@ -82,22 +82,22 @@ LOG = [
 
 
 def test_an_event_moved_twice_shows_both_tests_and_who_set_the_watermark(tmp_path: Path) -> None:
-    told = why_event(CARS, "cars/0/5", _lakehouse(tmp_path, CARS, LOG)).as_dict()
-    assert (told["verdict"], told["reasons"]) == ("adjusted", ["out_of_order"])
-    assert told["watermark"]["value"] == "2026-01-01T12:11:00Z"  # type: ignore[index]
-    assert told["watermark"]["set_by"] == "cars/0/4"  # type: ignore[index]
-    tests = {test["test"]: test for test in told["tests"]}  # type: ignore[attr-defined]
+    answer = why_event(CARS, "cars/0/5", _lakehouse(tmp_path, CARS, LOG)).as_dict()
+    assert (answer["verdict"], answer["reasons"]) == ("adjusted", ["out_of_order"])
+    assert answer["watermark"]["value"] == "2026-01-01T12:11:00Z"  # type: ignore[index]
+    assert answer["watermark"]["set_by"] == "cars/0/4"  # type: ignore[index]
+    tests = {test["test"]: test for test in answer["tests"]}  # type: ignore[attr-defined]
     assert [test["hit"] for test in tests.values()] == [False, False, True]
     assert "2026-01-01T12:09:00Z < 2026-01-01T12:11:00Z" in tests["out_of_order"]["says"]
     assert "2026-01-01T12:09:00Z >= 2026-01-01T12:09:00Z" in tests["late"]["says"]
-    (window,) = told["windows"]  # type: ignore[misc]
+    (window,) = answer["windows"]  # type: ignore[misc]
     assert (window["window_end"], window["booth"], window["n"]) == ("2026-01-01T12:20:00Z", "a", 1)
 
 
 def test_an_early_event_is_dropped_by_the_guard_and_counts_nowhere(tmp_path: Path) -> None:
     story = why_event(CARS, "cars/0/2", _lakehouse(tmp_path, CARS, LOG))
-    told = story.as_dict()
-    assert (told["verdict"], told["reasons"], told["windows"]) == ("dropped", ["early"], [])
+    answer = story.as_dict()
+    assert (answer["verdict"], answer["reasons"], answer["windows"]) == ("dropped", ["early"], [])
     assert "2026-01-01T12:17:00Z > 2026-01-01T12:16:00Z" in " ".join(story.sentences)
     assert "it counts nowhere" in " ".join(story.sentences)
 
@@ -117,9 +117,9 @@ def test_a_window_names_its_events_and_those_the_policy_kept_out(tmp_path: Path)
 
 def test_a_window_without_events_says_who_would_have_been_in_it(tmp_path: Path) -> None:
     lakehouse = _lakehouse(tmp_path, CARS, [_record(0, "12:31", "12:05"), _record(1, "12:32", "12:05", booth="b")])
-    told = why_window(CARS, T("2026-01-01T12:10:00Z"), {"booth": "a"}, lakehouse).as_dict()
-    assert told["windows"] == []
-    assert [event["id"] for event in told["kept_out"]] == ["cars/0/0"]  # type: ignore[attr-defined]
+    answer = why_window(CARS, T("2026-01-01T12:10:00Z"), {"booth": "a"}, lakehouse).as_dict()
+    assert answer["windows"] == []
+    assert [event["id"] for event in answer["kept_out"]] == ["cars/0/0"]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -175,10 +175,10 @@ def test_a_late_document_names_the_punctuation_that_closed_its_window(tmp_path: 
     close = {"arrival_time": "2026-01-01T12:06:00Z", "input_partition": None, "sequence": 0, "cause": "idle"}
     close |= {"kind": "punctuation", "punctuation_time": "2026-01-01T12:05:00Z"}
     lakehouse = _lakehouse(tmp_path, job, [_record(0, "12:01", "12:01"), close, _record(1, "12:07", "12:03")])
-    told = why_event(job, "cars/0/1", lakehouse).as_dict()
-    assert (told["verdict"], told["missed_windows"]) == ("dropped", ["2026-01-01T12:00:00Z"])
-    assert told["watermark"]["value"] == "2026-01-01T12:05:00Z"  # type: ignore[index]
-    assert "punctuation cars/all/0" in told["watermark"]["says"]  # type: ignore[index]
+    answer = why_event(job, "cars/0/1", lakehouse).as_dict()
+    assert (answer["verdict"], answer["missed_windows"]) == ("dropped", ["2026-01-01T12:00:00Z"])
+    assert answer["watermark"]["value"] == "2026-01-01T12:05:00Z"  # type: ignore[index]
+    assert "punctuation cars/all/0" in answer["watermark"]["says"]  # type: ignore[index]
 
 
 def test_a_document_at_the_end_of_a_window_did_not_happen_in_it(tmp_path: Path) -> None:
@@ -195,9 +195,45 @@ def test_a_violating_event_names_the_event_that_issued_the_current_time(tmp_path
         )
     )
     log = [_record(0, "12:01", "12:01"), _record(1, "12:02", "12:02"), _record(2, "12:03", "12:00")]
-    told = why_event(job, "cars/0/2", _lakehouse(tmp_path, job, log)).as_dict()
-    assert (told["verdict"], told["reasons"]) == ("dropped", ["before_current_time"])
-    assert told["watermark"]["set_by"] == "cars/0/1"  # type: ignore[index]
+    answer = why_event(job, "cars/0/2", _lakehouse(tmp_path, job, log)).as_dict()
+    assert (answer["verdict"], answer["reasons"]) == ("dropped", ["before_current_time"])
+    assert answer["watermark"]["set_by"] == "cars/0/1"  # type: ignore[index]
+
+
+FAR = [
+    _record(0, "2026-01-01T12:00:00", "2026-02-01T00:00:00"),
+    _record(1, "2026-01-20T12:00:00", "2026-01-20T12:00:00"),
+    *(_record(n, f"2026-01-{n + 20}T12:00:00", f"2026-01-{n + 20}T12:00:00") for n in range(2, 8)),
+]
+"""A stamp of the first of February, received a month early, and one event a day."""
+
+
+@pytest.mark.parametrize(
+    ("job", "expected"),
+    [
+        (_ATLAS, "the least over the input's partitions"),
+        (
+            _CARS.replace("early_arrival: 5m", "early_arrival: off").replace("action: adjust", "action: drop"),
+            "an arrival before those read had brought the timeline to 2026-02-01T00:00:00Z",
+        ),
+        (
+            _ATLAS.replace("atlas", "stream_insight").replace(
+                "{allowed_lateness: 0s}", "{advance: {every: 1}, action: drop}"
+            ),
+            "issued by an arrival before those read",
+        ),
+    ],
+    ids=["atlas", "stream_analytics", "stream_insight"],
+)
+def test_a_long_log_is_recomputed_from_the_state_that_its_earlier_arrivals_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str, expected: str
+) -> None:
+    monkeypatch.setattr("pipelines.explain.recomputation.READ_AS_A_WHOLE", 3)
+    parsed = parse_job(job)
+    story = why_event(parsed, "cars/0/4", _lakehouse(tmp_path, parsed, FAR))
+    assert story.data["verdict"] == "dropped"
+    assert expected in " ".join(story.sentences)
+    assert story.notes == ()
 
 
 def test_what_the_live_run_wrote_stands_beside_it(tmp_path: Path) -> None:
@@ -214,15 +250,15 @@ def test_what_the_live_run_wrote_stands_beside_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("event", "said"),
+    ("event", "expected"),
     [
         ("cars/0", "names no event"),
         ("carts/0/1", "did you mean 'cars'"),
         ("cars/0/99", "has no event 99"),
     ],
 )
-def test_an_event_that_is_not_there_is_refused(tmp_path: Path, event: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_an_event_that_is_not_there_is_refused(tmp_path: Path, event: str, expected: str) -> None:
+    with pytest.raises(UsageError, match=expected):
         why_event(CARS, event, _lakehouse(tmp_path, CARS, LOG))
 
 

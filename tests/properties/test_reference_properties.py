@@ -110,6 +110,15 @@ jobs = st.one_of(
 
 @quick
 @given(jobs, logs(punctuations=True))
+def test_every_window_names_the_events_that_it_counts(one, log):
+    outcome = run(one, log)
+    assert [len(members) for members in outcome.members] == [row.values["n"] for row in outcome.windows]
+    counts = {(fate.input_partition, fate.sequence) for fate in outcome.fates if fate.verdict != "dropped"}
+    assert all((one.input_partition, one.sequence) in counts for members in outcome.members for one in members)
+
+
+@quick
+@given(jobs, logs(punctuations=True))
 def test_every_event_has_exactly_one_fate(one, log):
     fates = run(one, log).fates
     events = [row for row in log if row.punctuation_us is None]

@@ -1,83 +1,73 @@
-"""The differing rows that nothing explains as a whole, examined one by one within a time limit."""
+"""The differing rows that nothing explains as a whole: each one's window is recomputed, from the log as it is and from
+an altered log, until the live run's row comes out."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql import types as T
-
-from pipelines.batch.spark.local_rows import local_rows, micros
-from pipelines.core.model import Job
-from pipelines.recompute.rebuilt_window import Difference, Workbench
-from pipelines.reconcile.causes.evidence import EXAMINED
-from pipelines.reconcile.causes.gaps import Stop
-from pipelines.reconcile.causes.interruption import Interruptions
-from pipelines.reconcile.causes.late_arrivals import Appended
-from pipelines.reconcile.causes.lost_events import Losses
-from pipelines.reconcile.causes.names import Cause
-from pipelines.reconcile.causes.scope import Scope
-from pipelines.reconcile.causes.single_row import Examiner
-from pipelines.reconcile.compare import Shape
-
-_SECONDS = 180
+from pipelines.core.errors import TailraceError
+from pipelines.lakehouse.show import plain
+from pipelines.reconcile.causes.budget import ARRIVALS_OF_ALL_ROWS
+from pipelines.reconcile.causes.cause import UNEXPLAINED, Cause
+from pipelines.reconcile.causes.event_counted_twice import counted_twice
+from pipelines.reconcile.causes.idle_close_not_recorded import idle_close
+from pipelines.reconcile.causes.late_arrivals_after_output import AppendedBatches
+from pipelines.reconcile.causes.lost_events import LostEvents
+from pipelines.reconcile.causes.rebuilt_window import Difference, Rebuilder, RebuiltWindow
+from pipelines.reconcile.causes.replay_out_of_date import out_of_date
+from pipelines.reconcile.causes.row_missing_in_stream import row_missing
+from pipelines.reconcile.causes.stream_stopped_or_restarted import Interruptions
 
 
-def examined(scope: Scope, job: Job, rest: DataFrame, stops: Sequence[Stop]) -> dict[str, Cause]:
-    """Causes by row id, of the first rows in output order."""
-    ends = scope.live.rows.agg(F.min("window_end"), F.max("window_end"), F.max("emitted_at")).toDF("a", "b", "c")
-    edges = local_rows(ends)[0]
-    work = Workbench(job, scope.logs, scope.evaluate, scope.shape.keys, scope.shape.values)
-    examiner = Examiner(
-        work,
-        Interruptions(work, stops, first_end_us=edges["a"], last_end_us=edges["b"]),  # type: ignore[arg-type]
-        Appended(work, scope.lakehouse, last_emitted_us=edges["c"]),  # type: ignore[arg-type]
-        Losses(work),
-    )
-    rows = _differences(scope.shape, rest.orderBy(*scope.shape.keys[1:2], *scope.shape.keys).limit(EXAMINED))
-    # what is missing can follow from events that other rows show to be lost
-    ordered = sorted(rows, key=lambda row: not row[1].copies)
-    decided: dict[str, Cause] = {}
-    until = time.monotonic() + _SECONDS
-    for row_id, one in ordered:
-        if time.monotonic() > until:
-            break
-        decided[row_id] = examiner.cause(one)
-    # and which of several events one row lost, a later row may tell
-    for row_id, one in ordered:
-        if time.monotonic() < until and row_id in decided and examiner.losses.is_open(decided[row_id]):
-            decided[row_id] = examiner.cause(one)
-    return decided
+@dataclass(frozen=True)
+class RowByRow:
+    """Finds the cause of one differing row after the other; what one row shows to be lost helps to explain another."""
+
+    rebuilder: Rebuilder
+    interruptions: Interruptions
+    appended: AppendedBatches
+    losses: LostEvents = field(default_factory=LostEvents)
+
+    def causes(self, rows: Mapping[str, Difference]) -> dict[str, Cause]:
+        """The cause of each row, by its id; without those for which too much would have to be recomputed."""
+        # what is missing can follow from events that other rows show to be lost
+        ordered = sorted(rows.items(), key=lambda row: not row[1].copies)
+        found: dict[str, Cause] = {}
+        for row_id, one in ordered:
+            if self.rebuilder.recomputed < ARRIVALS_OF_ALL_ROWS:
+                found[row_id] = self._cause(one)
+        # and which of several events one row lost, a later row may show
+        for row_id, one in ordered:
+            if self.rebuilder.recomputed < ARRIVALS_OF_ALL_ROWS and self.losses.is_open(found[row_id]):
+                found[row_id] = self._cause(one)
+        return found
+
+    def _cause(self, one: Difference) -> Cause:
+        """The first cause whose recomputation gives the live run's row."""
+        try:
+            window = self.rebuilder.rebuild(one)
+        except TailraceError as error:
+            return Cause(UNEXPLAINED, f"The window could not be recomputed: {error}")
+        tests: list[Callable[[RebuiltWindow], Cause | None]] = [
+            out_of_date,
+            self.interruptions.cut_by_gap,
+            self.appended.late_arrivals,
+            idle_close,
+            self.losses.no_row,
+            row_missing,
+            self.losses.lost_members,
+            counted_twice,
+            self.interruptions.cut_at_edge,
+            self.losses.lost_others,
+            self.losses.lost_from_log,
+        ]
+        return next((cause for test in tests if (cause := test(window)) is not None), None) or _unexplained(window)
 
 
-def _differences(shape: Shape, frame: DataFrame) -> list[tuple[str, Difference]]:
-    def values(column: Column, kind: T.StructType) -> Column:
-        return F.struct(*[micros(column[field.name], field.dataType).alias(field.name) for field in kind])
-
-    replay, copies = frame.schema["replay"].dataType, frame.schema["all_copies"].dataType
-    assert isinstance(replay, T.StructType)
-    assert isinstance(copies, T.ArrayType)
-    element = copies.elementType
-    assert isinstance(element, T.StructType)
-    rows = local_rows(
-        frame.select(
-            "id",
-            *shape.keys,
-            F.when(F.col("replay").isNotNull(), values(F.col("replay"), replay)).alias("__replay"),
-            F.transform("all_copies", lambda one: values(one, element)).alias("__copies"),
-            F.unix_micros("emitted_at").alias("__emitted"),
-        )
-    )
-    return [(str(row["id"]), _difference(shape, row)) for row in rows]
-
-
-def _difference(shape: Shape, row: dict[str, Any]) -> Difference:
-    return Difference(
-        key={name: row[name] for name in shape.keys},
-        replay=row["__replay"],
-        copies=tuple(one.asDict(recursive=True) for one in row["__copies"]),
-        emitted_us=row["__emitted"],
-    )
+def _unexplained(window: RebuiltWindow) -> Cause:
+    details: dict[str, object] = {"events": len(window.members), "arrivals_recomputed": window.budget.recomputed}
+    if window.live is not None:
+        details["stream"] = {name: plain(window.live.get(name)) for name in window.by.names}
+    limit = f"within {window.budget.arrivals:,} arrivals" if window.budget.is_spent else "that was tried"
+    return Cause(UNEXPLAINED, f"No recomputation {limit} gives the live run's row.", details)

@@ -10,9 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.core.model import Job, OutputRange
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.recompute.windows import Logs, Remembering
-from pipelines.reconcile.causes.evidence import own_cause
-from pipelines.reconcile.causes.gaps import Stop, in_stop
+from pipelines.recompute.logs import Logs
+from pipelines.recompute.windows import CachedEvaluator
+from pipelines.reconcile.causes.duplicate_emission import is_duplicate
+from pipelines.reconcile.causes.floating_point_only import is_rounding
+from pipelines.reconcile.causes.stream_stopped_or_restarted import OutputGap, with_gaps
 from pipelines.reconcile.compare import Shape
 from pipelines.reconcile.live_table import LiveTable
 
@@ -21,7 +23,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Scope:
-    """``held`` forgets persisted frames in the end; ``tell`` shows progress."""
+    """``persisted`` forgets persisted frames in the end; ``progress`` shows what is being done."""
 
     spark: SparkSession
     lakehouse: Lakehouse
@@ -30,20 +32,16 @@ class Scope:
     live: LiveTable
     shape: Shape
     logs: Logs
-    evaluate: Remembering
-    held: ExitStack
-    tell: Progress
+    evaluate: CachedEvaluator
+    persisted: ExitStack
+    progress: Progress
 
-    def keep(self, frame: DataFrame) -> DataFrame:
+    def persist(self, frame: DataFrame) -> DataFrame:
         """The frame, computed once."""
-        return kept(frame, self.held)
+        self.persisted.callback(frame.unpersist)
+        return frame.persist()
 
-    def standing_alone(self, differing: DataFrame, stops: Sequence[Stop]) -> DataFrame:
-        """What neither its own values nor a stop explains."""
-        return in_stop(self.spark, differing.filter(own_cause().isNull()), stops).filter("__stop IS NULL")
-
-
-def kept(frame: DataFrame, held: ExitStack) -> DataFrame:
-    """The frame, computed once and forgotten when ``held`` is closed."""
-    held.callback(frame.unpersist)
-    return frame.persist()
+    def unexplained(self, differing: DataFrame, gaps: Sequence[OutputGap]) -> DataFrame:
+        """What neither the rows' own values nor an output gap explains."""
+        rest = differing.filter(~(is_duplicate() | is_rounding()))
+        return with_gaps(self.spark, rest, gaps).filter("__gap IS NULL")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.core.model import Job, OutputRange
+from pipelines.core.model import Fate, Job, OutputRange
 from pipelines.core.time import HOUR, MINUTE, parse_instant
+from pipelines.explain.recomputation import windows_after
 from pipelines.job.load import parse_job
 from pipelines.recompute.reads import reach_us
-from pipelines.recompute.recomputation import windows_after
 
 NOON = parse_instant("2026-01-01T12:00:00Z")
+AT_NOON = Fate("cars", 0, 0, NOON, NOON, "accepted", system_timestamp_us=NOON)
 
 
 def job(profile: str, window: str) -> Job:
@@ -48,5 +49,5 @@ def test_a_window_reaches_back_as_far_as_its_look_back_and_an_atlas_session_by_i
 
 def test_an_event_can_be_in_windows_that_end_within_the_look_back() -> None:
     sessions = job("stream_analytics", "{session: {timeout: 5m, max_duration: 10m}}")
-    assert windows_after(sessions, NOON) == OutputRange(NOON, NOON + 25 * MINUTE + 1)
-    assert windows_after(job("atlas", "{session: {gap: 5m}}"), NOON) == OutputRange()
+    assert windows_after(sessions, AT_NOON) == OutputRange(NOON, NOON + 25 * MINUTE + 1)
+    assert windows_after(job("atlas", "{session: {gap: 5m}}"), AT_NOON) == OutputRange(NOON)

@@ -13,11 +13,12 @@ from pipelines.core.errors import UsageError
 from pipelines.core.model import EVERYTHING, OutputRange
 from pipelines.core.time import DAY, HOUR, MINUTE, parse_instant
 from pipelines.ingest.batch import ingest
+from pipelines.job.load import parse_job
 from pipelines.lakehouse import runs
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.plan.definition import is_settled
 from pipelines.plan.read_range import ReadRange
-from pipelines.replay.builder import make_plan
+from pipelines.replay.builder import LogReads, make_plan
 
 JOB = job()
 NOON = parse_instant("2026-01-01T12:00:00Z")
@@ -50,6 +51,28 @@ def test_a_plan_names_range_rule_version_and_cost(lakehouse: Path) -> None:
         ("windows/cars_per_booth", None, 0),
     ]
     assert plan.settled
+
+
+def test_the_reads_of_a_range_are_those_of_its_plan(lakehouse: Path) -> None:
+    early_off = parse_job(JOB_TEXT.replace("ordering: {", "ordering: {early_arrival: off, "))
+    output = OutputRange(NOON + DAY, NOON + DAY + HOUR)
+    for one in (JOB, early_off):
+        plan, reads = make_plan(one, output, lakehouse), LogReads(one, Lakehouse.at(lakehouse)).of(output)
+        assert (reads.range, reads.initial_states) == (plan.read, plan.initial_states)
+    assert reads.initial_states is not None
+    of_older = LogReads(early_off, Lakehouse.at(lakehouse), as_of=0).of(output)
+    assert of_older.initial_states not in (None, reads.initial_states)
+
+
+def test_a_range_without_a_formula_depends_on_all_that_came_before(lakehouse: Path) -> None:
+    output = OutputRange(NOON + DAY, NOON + DAY + HOUR)
+    by_formula = LogReads(JOB, Lakehouse.at(lakehouse))
+    assert by_formula.that_matter(output) == by_formula.of(output).range
+    early_off = LogReads(
+        parse_job(JOB_TEXT.replace("ordering: {", "ordering: {early_arrival: off, ")), Lakehouse.at(lakehouse)
+    )
+    assert early_off.of(output).range.from_us is not None
+    assert early_off.that_matter(output).from_us is None
 
 
 def test_an_older_version_of_the_log_is_planned_as_it_was(lakehouse: Path) -> None:

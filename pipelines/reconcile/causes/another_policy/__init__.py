@@ -1,0 +1,1 @@
+"""``another_policy``: the live run had other settings. Searched at a few window ends, proved over the whole range."""
