@@ -10,9 +10,10 @@ from pipelines.reference.events import Ordered, Row, Span
 
 
 def closing_check_us(window: Session, opened_us: int, first_us: int) -> int:
-    """The check point that closes a session at the latest, which opened at ``opened_us`` and whose first row lies at
-    ``first_us`` (S11): the first ``align + k * max_duration`` at or after the first row that lies at least
-    ``max_duration`` after the opening. A check point that passes before the first row closes nothing.
+    """The check point at which a session closes at the latest (S11).
+
+    It is the first ``align + k * max_duration`` that is at least ``max_duration`` after the opening and not before the
+    first row: a check point between the two closes nothing.
     """
     assert window.max_duration_us is not None, "a session of stream_analytics has a greatest duration"
     earliest_us = max(opened_us + window.max_duration_us, first_us)
@@ -26,20 +27,20 @@ def assign_timeout_sessions(window: SimpleWindow, rows: Sequence[Row], _: Ordere
     point has closed it, the next session opens there while the timeout runs, else at its own first row.
     """
     assert isinstance(window, Session)
-    found: list[tuple[int, list[Row]]] = []
+    sessions: list[tuple[int, list[Row]]] = []
     for row in sorted(rows, key=lambda row: row.order):
-        at_us = row.start_us
-        if not found or at_us - found[-1][1][-1].start_us > window.timeout_us:
-            opened_us = at_us
-        elif at_us > found[-1][0]:
-            opened_us = found[-1][0]
-        else:
-            found[-1][1].append(row)
-            continue
-        found.append((closing_check_us(window, opened_us, at_us), [row]))
+        opened_us = row.start_us
+        if sessions:
+            check_us, inside = sessions[-1]
+            if row.start_us - inside[-1].start_us <= window.timeout_us:
+                if row.start_us <= check_us:
+                    inside.append(row)
+                    continue
+                opened_us = check_us
+        sessions.append((closing_check_us(window, opened_us, row.start_us), [row]))
     return [
         ((inside[0].start_us, min(inside[-1].start_us + window.timeout_us, check_us)), inside)
-        for check_us, inside in found
+        for check_us, inside in sessions
     ]
 
 
