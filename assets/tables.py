@@ -37,7 +37,7 @@ def about_table(lakehouse: Lakehouse, name: str, job: Job) -> dict[str, dg.Metad
     table = lakehouse.open(name)
     if table is None:
         return about
-    words = {**_COLUMNS, **{one.name: _text(one) for one in job.query.aggregates}}
+    words = {**_COLUMNS, **{one.name: _text(one) for one in job.window_query.aggregates}}
     columns = [
         dg.TableColumn(
             field.name,

@@ -60,7 +60,7 @@ def written(lakehouse: Path, name: str, rows: Sequence[Row], rename: Mapping[str
 
 def differences(job: Job, replay: Sequence[Row], live: Sequence[Row]) -> dict[str, Difference]:
     """The rows that differ, by window end and keys."""
-    keys, names = key_names(job), [one.name for one in job.query.aggregates]
+    keys, names = key_names(job), [one.name for one in job.window_query.aggregates]
     found: dict[str, Difference] = {}
     for key in {tuple(grouping_key(row[name]) for name in keys): row for row in [*replay, *live]}.values():
         ours = next((row for row in replay if same_values(row, key, keys)), None)
@@ -80,7 +80,7 @@ def causes(
     rows = differences(job, results(job, lakehouse) if replay is None else replay, live)
     ends = [row["window_end"] for row in live]
     finder = RowByRow(
-        Rebuilder(job, logs, CachedEvaluator(), key_names(job), [one.name for one in job.query.aggregates]),
+        Rebuilder(job, logs, CachedEvaluator(), key_names(job), [one.name for one in job.window_query.aggregates]),
         Interruptions(gaps, min(ends), max(ends)),
         AppendedBatches(logs, max(row.get("emitted_at") or 0 for row in live) or None),
     )
@@ -91,7 +91,7 @@ def causes(
 def policy(job: Job, lakehouse: Path, live: Sequence[Row]) -> Found | None:
     """The changed settings that give the live rows, searched at every window end."""
     replay = results(job, lakehouse)
-    names = [*key_names(job), *(one.name for one in job.query.aggregates)]
+    names = [*key_names(job), *(one.name for one in job.window_query.aggregates)]
     samples = []
     for end_us in sorted({row["window_end"] for row in [*replay, *live]}):
         ours, theirs = ([row for row in rows if row["window_end"] == end_us] for rows in (replay, live))

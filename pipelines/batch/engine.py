@@ -122,7 +122,7 @@ def _rows(logs: Mapping[str, Log]) -> dict[str, DataFrame]:
 
 
 def _windows(job: Job, members: DataFrame, output: OutputRange) -> DataFrame:
-    return _window_table(aggregate(members.filter(within(WINDOW_END_US, output)), job.query), job)
+    return _window_table(aggregate(members.filter(within(WINDOW_END_US, output)), job.window_query), job)
 
 
 def _verdict_table(verdicts: DataFrame) -> DataFrame:
@@ -142,8 +142,8 @@ def _verdict_table(verdicts: DataFrame) -> DataFrame:
 
 
 def _window_table(windows: DataFrame, job: Job) -> DataFrame:
-    names = [output_name(column) for column in job.query.group_by]
-    names += [aggregate.name for aggregate in job.query.aggregates]
+    names = [output_name(column) for column in job.window_query.group_by]
+    names += [aggregate.name for aggregate in job.window_query.aggregates]
     return windows.select(
         F.timestamp_micros(WINDOW_START_US).alias("window_start"),
         F.timestamp_micros(WINDOW_END_US).alias("window_end"),

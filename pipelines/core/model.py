@@ -12,7 +12,60 @@ import json
 from dataclasses import dataclass
 from typing import Literal
 
-from pipelines.core.time import MINUTE, ORIGIN_0001_US, SECOND
+from pipelines.core.query import (
+    AGGREGATE_FUNCTIONS,
+    Aggregate,
+    AnyOf,
+    Column,
+    Count,
+    Grid,
+    Join,
+    Query,
+    Session,
+    SimpleWindow,
+    Sliding,
+    Snapshot,
+    SortKey,
+    Window,
+    output_name,
+)
+from pipelines.core.steps import Steps
+from pipelines.core.time import MINUTE, SECOND
+
+__all__ = [
+    "AGGREGATE_FUNCTIONS",
+    "EVERYTHING",
+    "FINGERPRINTED",
+    "REASONS",
+    "Action",
+    "Aggregate",
+    "AnyOf",
+    "Arrival",
+    "AtlasOrdering",
+    "Column",
+    "Count",
+    "EndOfLog",
+    "Fate",
+    "Grid",
+    "Input",
+    "Job",
+    "Join",
+    "Ordering",
+    "OutputRange",
+    "Profile",
+    "Query",
+    "Reference",
+    "Session",
+    "SimpleWindow",
+    "Sliding",
+    "Snapshot",
+    "StreamAnalyticsOrdering",
+    "StreamInsightOrdering",
+    "Verdict",
+    "Window",
+    "WindowRow",
+    "output_name",
+]
 
 Profile = Literal["stream_analytics", "atlas", "stream_insight"]
 Action = Literal["adjust", "drop"]
@@ -20,18 +73,11 @@ EndOfLog = Literal["flush", "hold"]
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """One payload column: its name and its Spark SQL type in lower case, ``decimal(10,2)``."""
-
-    name: str
-    type: str
-
-
-@dataclass(frozen=True, slots=True)
 class Input:
     """One input of a job, as section ``inputs`` of the job file describes it.
 
     ``match_on`` of an edge is what the job file names, or every column that says neither start, end nor edge.
+    ``same_log_as`` is the input whose arrivals it reads in another way, with verdicts of its own (Q5).
     """
 
     name: str
@@ -44,6 +90,7 @@ class Input:
     end_by: str | None = None
     edge_by: str | None = None
     match_on: tuple[str, ...] = ()
+    same_log_as: str | None = None
 
     def column(self, name: str) -> Column | None:
         """The column of that name in any case, or None."""
@@ -90,141 +137,48 @@ Ordering = StreamAnalyticsOrdering | AtlasOrdering | StreamInsightOrdering
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
-    """Tumbling (``hop_us == size_us``) and hopping windows; ``hop_us > size_us`` leaves gaps.
+class Reference:
+    """Reference data of a job (Q79 to Q90).
 
-    stream_analytics puts window *ends* at ``align_us + offset_us + k * hop_us``, the other profiles *starts*.
-    """
-
-    size_us: int
-    hop_us: int
-    offset_us: int = 0
-    align_us: int = ORIGIN_0001_US
-
-
-@dataclass(frozen=True, slots=True)
-class Sliding:
-    """A window ends whenever its content changes (stream_analytics)."""
-
-    size_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """Sessions. stream_analytics: ``timeout_us`` and ``max_duration_us``; atlas: ``timeout_us`` is the gap.
-
-    ``align_us`` is the origin of the check points at multiples of ``max_duration_us``.
-    """
-
-    timeout_us: int
-    max_duration_us: int | None = None
-    partition_by: tuple[str, ...] = ()
-    align_us: int = ORIGIN_0001_US
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """stream_analytics: equal system timestamps. stream_insight: between neighbouring endpoints."""
-
-
-@dataclass(frozen=True, slots=True)
-class Count:
-    """Runs of ``n`` consecutive distinct start times (stream_insight)."""
-
-    n: int
-
-
-SimpleWindow = Grid | Sliding | Session | Snapshot | Count
-
-
-@dataclass(frozen=True, slots=True)
-class AnyOf:
-    """The union of several windows' results; each row names its window in ``window_id``."""
-
-    members: tuple[tuple[str, SimpleWindow], ...]
-
-
-Window = SimpleWindow | AnyOf
-
-
-@dataclass(frozen=True, slots=True)
-class Aggregate:
-    """One aggregate: ``function`` over the row-local SQL expression ``argument`` (None for ``count(*)``).
-
-    ``function`` is one of :data:`AGGREGATE_FUNCTIONS`; ``parameter`` is the fraction of a percentile.
+    ``effective`` None: one static data set. Else the TIMESTAMP column from whose value on a snapshot holds; the rows
+    of one value are one snapshot. ``time`` is what a stream's row is looked up by (Q85).
     """
 
     name: str
-    function: str
-    argument: str | None = None
-    distinct: bool = False
-    parameter: float | None = None
-
-
-AGGREGATE_FUNCTIONS = frozenset(
-    {
-        "count",
-        "sum",
-        "avg",
-        "min",
-        "max",
-        "stddev_samp",
-        "stddev_pop",
-        "var_samp",
-        "var_pop",
-        "percentile_cont",
-        "percentile_disc",
-        "first",
-        "last",
-        "collect",
-    }
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Join:
-    """A stream join: ``DATEDIFF(unit, left, right) BETWEEN from_units AND to_units`` and equal ``on`` columns."""
-
-    left: str
-    right: str
-    on: tuple[str, ...]
-    unit: Literal["microsecond", "millisecond", "second", "minute", "hour", "day"]
-    from_units: int
-    to_units: int
-    kind: Literal["inner", "left"] = "inner"
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """What is computed: exactly one of ``sources`` (one input, or a union) and ``join`` is filled.
-
-    ``group_by`` holds column names as the job file writes them (``a.plate`` in a join); :func:`output_name` gives
-    the name in the result.
-    """
-
-    window: Window
-    aggregates: tuple[Aggregate, ...]
-    sources: tuple[str, ...] = ()
-    join: Join | None = None
-    where: str | None = None
-    group_by: tuple[str, ...] = ()
+    columns: tuple[Column, ...]
+    effective: str | None = None
+    time: Literal["system_timestamp", "arrival"] = "system_timestamp"
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One validated job."""
+    """One validated job. ``query`` is one step with one window, or :class:`~pipelines.core.steps.Steps`."""
 
     name: str
     profile: Profile
     inputs: tuple[Input, ...]
     orderings: tuple[tuple[str, Ordering], ...]
-    query: Query
+    query: Query | Steps
     end_of_log: EndOfLog
     strict_limits: bool = False
     keep_verdicts: Literal["exceptions", "all"] = "exceptions"
     stream_windows: str = ""
     stream_columns: tuple[tuple[str, str], ...] = ()
     """Columns of the live run's table that are called otherwise there: (name there, name in ``windows/<job>``)."""
+    references: tuple[Reference, ...] = ()
+    stream_outputs: tuple[tuple[str, str], ...] = ()
+    """The live run's table of each output of steps: (output, table)."""
+
+    @property
+    def window_query(self) -> Query:
+        """The query of a job of one step with one window."""
+        assert isinstance(self.query, Query), f"job '{self.name}' has steps"
+        return self.query
+
+    @property
+    def steps(self) -> Steps | None:
+        """The query, if it is more than one step with one window."""
+        return self.query if isinstance(self.query, Steps) else None
 
     def input(self, name: str) -> Input:
         """The input of that name; KeyError if there is none."""
@@ -232,6 +186,10 @@ class Job:
             if candidate.name == name:
                 return candidate
         raise KeyError(name)
+
+    def reference(self, name: str) -> Reference:
+        """The reference data of that name; KeyError if there is none."""
+        return {one.name: one for one in self.references}[name]
 
     def ordering(self, name: str) -> Ordering:
         """The ordering policy of that input."""
@@ -248,15 +206,28 @@ class Job:
 
 
 FINGERPRINTED: dict[type, tuple[str, ...]] = {
-    Job: ("profile", "inputs", "orderings", "query", "end_of_log", "keep_verdicts"),
-    Input: ("name", "columns", "timestamp_by", "over", "partitions", "shape", "end_by", "edge_by", "match_on"),
+    Job: ("profile", "inputs", "orderings", "query", "end_of_log", "keep_verdicts", "references"),
+    Reference: ("name", "columns", "effective", "time"),
+    Input: (
+        "name",
+        "same_log_as",
+        "columns",
+        "timestamp_by",
+        "over",
+        "partitions",
+        "shape",
+        "end_by",
+        "edge_by",
+        "match_on",
+    ),
     Column: ("name", "type"),
     StreamAnalyticsOrdering: ("early_arrival_us", "late_arrival_us", "out_of_order_us", "action"),
     AtlasOrdering: ("allowed_lateness_us", "boundary"),
     StreamInsightOrdering: ("action", "every_events", "every_us", "delay_us", "import_from"),
     Query: ("window", "aggregates", "sources", "join", "where", "group_by"),
     Join: ("left", "right", "on", "unit", "from_units", "to_units", "kind"),
-    Aggregate: ("name", "function", "argument", "distinct", "parameter"),
+    Aggregate: ("name", "function", "argument", "distinct", "parameter", "order_by", "limit"),
+    SortKey: ("expression", "descending"),
     Grid: ("size_us", "hop_us", "offset_us", "align_us"),
     Sliding: ("size_us",),
     Session: ("timeout_us", "max_duration_us", "partition_by", "align_us"),
@@ -264,22 +235,21 @@ FINGERPRINTED: dict[type, tuple[str, ...]] = {
     Count: ("n",),
     AnyOf: ("members",),
 }
-"""The fields that engines read. The others describe the live job, bound what is accepted, or say where tables are."""
+"""The fields that engines read; of the classes in :mod:`pipelines.core.steps` they are all.
+
+The others describe the live job, bound what is accepted, or say where tables are.
+"""
 
 
 def _fingerprinted(value: object) -> object:
     """JSON-ready data in which each dataclass names its class, so that different windows never look alike."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {name: _fingerprinted(getattr(value, name)) for name in FINGERPRINTED[type(value)]}
+        names = FINGERPRINTED.get(type(value)) or tuple(field.name for field in dataclasses.fields(value))
+        fields = {name: _fingerprinted(getattr(value, name)) for name in names}
         return {"is": type(value).__name__, **fields}
     if isinstance(value, tuple):
         return [_fingerprinted(item) for item in value]
     return value
-
-
-def output_name(column: str) -> str:
-    """The result's name of a grouping column: ``a.plate`` becomes ``a_plate``."""
-    return column.replace(".", "_")
 
 
 @dataclass(frozen=True, slots=True)

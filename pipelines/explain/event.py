@@ -97,7 +97,7 @@ def _counts(job: Job, fate: Fate, windows: Sequence[RecomputedWindow]) -> list[s
     if fate.system_timestamp_us is None:
         return []
     if not windows:
-        removed = f", for 'where' ({job.query.where}) removes it or its" if job.query.where else ": its"
+        removed = f", for 'where' ({job.window_query.where}) removes it or its" if job.window_query.where else ": its"
         if job.end_of_log == "hold":
             removed = f": its windows are still open at the end of the log, or {removed.lstrip(',: ')}"
         return [f"It counts in no window{removed} time falls in none."]

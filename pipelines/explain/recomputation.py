@@ -161,10 +161,10 @@ def windows_after(job: Job, fate: Fate) -> OutputRange:
     """The ends of all windows that an event can count in."""
     time_us = fate.system_timestamp_us
     assert time_us is not None, "the event counts"
-    back_us = None if job.profile == "stream_insight" else look_back(job.query.window)
+    back_us = None if job.profile == "stream_insight" else look_back(job.window_query.window)
     if back_us is None:
         return OutputRange(time_us)
-    return OutputRange(time_us, time_us + back_us + join_look_back(job.query.join) + 1)
+    return OutputRange(time_us, time_us + back_us + join_look_back(job.window_query.join) + 1)
 
 
 def _event_id(job: Job, text: str) -> tuple[str, int, int]:

@@ -75,7 +75,7 @@ def live_sentence(job: Job, row: Values, live: list[dict[str, object]]) -> str:
         return f"The live run has no row for {where}."
     if len(live) > 1:
         return f"The live run wrote {len(live)} rows for {where}."
-    names = [one.name for one in job.query.aggregates if one.name in live[0]]
+    names = [one.name for one in job.window_query.aggregates if one.name in live[0]]
     differing = [name for name in names if not same_values(live[0], row, [name])]
     if not differing:
         return f"The live run wrote the same values for {where}."

@@ -98,14 +98,14 @@ def _window(
     recomputation: Recomputation, recomputed: RecomputedRange, window: RecomputedWindow
 ) -> tuple[dict[str, object], list[str]]:
     job, row = recomputation.job, window.row
-    shape = next(one for window_id, one in members_of(job.query.window) if window_id == row["window_id"])
+    shape = next(one for window_id, one in members_of(job.window_query.window) if window_id == row["window_id"])
     bounds = instant_in(row, "window_start"), window.end_us
     span = _instants(job, shape, *bounds)
     members = [_with_fate(recomputed, one) for one in window.members]
     moved_in = [event for event in members if not _happened(event, span)]
     keys = {name: _text(row[name]) for name in key_names(job)[3:]}
     kept_out = _kept_out(recomputation, recomputed, [span], keys, {event_id(event.one) for event in members})
-    values = ", ".join(f"{one.name} {shown_row(row)[one.name]}" for one in job.query.aggregates)
+    values = ", ".join(f"{one.name} {shown_row(row)[one.name]}" for one in job.window_query.aggregates)
     begin, end = map(format_instant, bounds)
     sentences = [f"The window from {begin} to {end}{_of_keys(keys)} has {values}, from {len(members)} event(s):"]
     sentences += _list(members)
@@ -175,8 +175,8 @@ def _with_fate(recomputed: RecomputedRange, one: Arrival) -> EventFate:
 
 
 def _sources(job: Job) -> list[Input]:
-    join = job.query.join
-    names = [join.left, join.right] if join is not None else list(job.query.sources)
+    join = job.window_query.join
+    names = [join.left, join.right] if join is not None else list(job.window_query.sources)
     return [job.input(name) for name in names]
 
 
@@ -197,14 +197,14 @@ def _instants(job: Job, window: Window, start_us: int, end_us: int) -> Span:
 
 def _spans(job: Job, end_us: int) -> list[Span]:
     """The instants of the windows that end there, where the query's window alone gives their starts."""
-    windows = [one for _, one in members_of(job.query.window) if isinstance(one, (Grid, Sliding))]
+    windows = [one for _, one in members_of(job.window_query.window) if isinstance(one, (Grid, Sliding))]
     return [_instants(job, one, end_us - one.size_us, end_us) for one in windows]
 
 
 def _of_group(job: Job, one: Arrival, keys: Mapping[str, str]) -> bool:
     """Has the event the window's keys, as far as its own columns say?"""
     part = job.input(one.input)
-    for column in job.query.group_by:
+    for column in job.window_query.group_by:
         name = output_name(column)
         owner, dot, rest = column.partition(".")
         if name not in keys or (dot and owner != one.input):
@@ -244,7 +244,7 @@ def _of_keys(keys: Mapping[str, str]) -> str:
 def _kept_out_sentences(job: Job, kept_out: Sequence[EventFate]) -> list[str]:
     if not kept_out:
         return []
-    by = "by the policy (or by 'where')" if job.query.where else "by the policy"
+    by = "by the policy (or by 'where')" if job.window_query.where else "by the policy"
     return [f"{len(kept_out)} event(s) happened in it, and do not count there {by}:", *_list(kept_out)]
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from functools import partial
 
 from pipelines.core import model
+from pipelines.core.errors import did_you_mean
 from pipelines.job import schema
 from pipelines.job.diagnostics import Complaints
 from pipelines.job.expressions import check_column, check_expression, columns_read, parse_columns
@@ -41,6 +43,7 @@ def build_input(say: Complaints, name: str, part: schema.InputSection, profile: 
         end_by=expression("end_by", part.end_by),
         edge_by=expression("edge_by", part.edge_by),
         match_on=listed("match_on", part.match_on),
+        same_log_as=part.same_log_as,
     )
     _check_timestamp_type(say, result, path)
     return _with_shape(say, result, profile, path)
@@ -76,3 +79,17 @@ def _with_shape(say: Complaints, part: model.Input, profile: str, path: KeyPath)
         rest = tuple(column.name for column in part.columns if column.name.lower() not in said)
         return dataclasses.replace(part, match_on=rest)
     return part
+
+
+def check_same_log(say: Complaints, part: model.Input, inputs: Mapping[str, model.Input]) -> None:
+    """An input that reads another one's log has its columns and partitions, and that one has a log of its own (Q5)."""
+    if part.same_log_as is None:
+        return
+    path: KeyPath = ("inputs", part.name, "same_log_as")
+    first = inputs.get(part.same_log_as)
+    if first is None or first is part:
+        raise say.error(f"there is no other input '{part.same_log_as}'; {did_you_mean(part.same_log_as, inputs)}", path)
+    if first.same_log_as is not None:
+        raise say.error(f"'{first.name}' reads the log of '{first.same_log_as}'; name that one", path)
+    if (part.columns, part.partitions) != (first.columns, first.partitions):
+        raise say.error(f"columns and partitions differ from those of '{first.name}', which are one log's", path)

@@ -20,7 +20,7 @@ def limits_exceeded(job: model.Job) -> list[str]:
                 found.append(f"{name}: late_arrival {format_duration(late_us)} exceeds the product's 20d23h59m59s")
             if disorder_us > _OUT_OF_ORDER_LIMIT_US:
                 found.append(f"{name}: out_of_order {format_duration(disorder_us)} exceeds the product's 9m59s")
-    for label, window in simple_windows(job.query.window):
+    for label, window in simple_windows(job.window_query.window):
         found += _window_limits(label, window, job.profile)
     found += _over_limits(job)
     return found
@@ -42,7 +42,7 @@ def _window_limits(label: str, window: model.SimpleWindow, profile: str) -> list
 
 
 def _over_limits(job: model.Job) -> list[str]:
-    grouped = {name.lower().split(".")[-1] for name in job.query.group_by}
+    grouped = {name.lower().split(".")[-1] for name in job.window_query.group_by}
     return [
         f"{source.name}: over column '{name}' is not a grouping key, which the product demands"
         for source in job.inputs

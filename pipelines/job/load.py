@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pipelines.core import model
 from pipelines.core.errors import JobFileError, UsageError
+from pipelines.core.steps import Steps, columns_of
 from pipelines.job import schema
 from pipelines.job.diagnostics import Complaints
-from pipelines.job.inputs import build_input
+from pipelines.job.inputs import build_input, check_same_log
 from pipelines.job.limits import limits_exceeded
 from pipelines.job.orderings import build_orderings, default_end_of_log
-from pipelines.job.query import build_query, build_stream_columns
+from pipelines.job.query import build_query, build_stream_columns, build_stream_outputs
+from pipelines.job.references import build_reference
 from pipelines.job.yaml import Document, load_all
 from pipelines.job.yaml import Path as KeyPath
 
@@ -48,6 +51,9 @@ def _job(say: Complaints, data: Any) -> model.Job:
     section = say.section(schema.JobSection, data, ())
     inputs = tuple(build_input(say, name, part, section.profile) for name, part in section.inputs.items())
     by_name = {part.name: part for part in inputs}
+    for part in inputs:
+        check_same_log(say, part, by_name)
+    references = tuple(build_reference(say, name, part, by_name) for name, part in section.references.items())
     orderings = build_orderings(say, section, by_name)
     query = build_query(say, section, by_name)
     job = model.Job(
@@ -60,9 +66,22 @@ def _job(say: Complaints, data: Any) -> model.Job:
         strict_limits=section.strict_limits,
         keep_verdicts=section.keep_verdicts,
         stream_windows=section.stream.windows or f"stream_windows/{section.job}",
-        stream_columns=build_stream_columns(say, section.stream, query),
+        stream_columns=build_stream_columns(say, section.stream, _result_columns(query, inputs, references)),
+        references=references,
+        stream_outputs=build_stream_outputs(say, section, query),
     )
     exceeded = limits_exceeded(job) if job.strict_limits else []
     if exceeded:
         raise say.error(f"{exceeded[0]}; relax it, or leave strict_limits out", ("strict_limits",))
     return job
+
+
+def _result_columns(
+    query: model.Query | Steps, inputs: Sequence[model.Input], references: Sequence[model.Reference]
+) -> list[str]:
+    """Columns of the job's result that are no window's; none if it has several outputs."""
+    if isinstance(query, model.Query):
+        return [*map(model.output_name, query.group_by), *(one.name for one in query.aggregates)]
+    known = {one.name: [column.name for column in one.columns] for one in inputs}
+    known |= {one.name: [column.name for column in one.columns] for one in references}
+    return list(columns_of(query.outputs[0].rows, query, known)) if len(query.outputs) == 1 else []

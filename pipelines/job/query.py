@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from pipelines.core import model
 from pipelines.core.errors import did_you_mean
+from pipelines.core.steps import EVENT_COLUMNS, SYSTEM_TIMESTAMP, Computed, Steps
 from pipelines.job import schema
 from pipelines.job.diagnostics import Complaints
-from pipelines.job.expressions import check_column, check_expression, parse_aggregate
+from pipelines.job.expressions import check_column, check_expression, columns_read, parse_aggregate
+from pipelines.job.one_step import all_columns, expressions_of, row_steps, window_steps
 from pipelines.job.windows import build_window
 from pipelines.job.yaml import Path as KeyPath
 
@@ -17,8 +19,12 @@ RESULT_COLUMNS = frozenset({"window_start", "window_end", "window_id", "output_d
 """Columns of every result, which no group key and no aggregate may be called."""
 
 
-def build_query(say: Complaints, section: schema.JobSection, inputs: Mapping[str, model.Input]) -> model.Query:
-    """The query, its expressions and names checked against the columns of the inputs it reads."""
+def build_query(say: Complaints, section: schema.JobSection, inputs: Mapping[str, model.Input]) -> model.Query | Steps:
+    """The query, its expressions and names checked against the columns of the inputs it reads.
+
+    It is :class:`Steps` if it has more than one step with one window can hold: ``having``, ``select``, no window, or an
+    expression that names the arrival or the system timestamp.
+    """
     part = section.query
     given = [key for key in ("from", "union", "join") if getattr(part, "from_" if key == "from" else key)]
     if len(given) != 1:
@@ -28,11 +34,9 @@ def build_query(say: Complaints, section: schema.JobSection, inputs: Mapping[str
     for name in sources:
         if name not in inputs:
             raise say.error(f"there is no input '{name}'; {did_you_mean(name, inputs)}", ("query", given[0]))
-    columns = _query_columns(say, sources, join, section.profile, inputs)
-    where = None
-    if part.where is not None:
-        text = part.where
-        where = say.at(("query", "where"), lambda: check_expression(text, columns))
+    payload = _query_columns(say, sources, join, section.profile, inputs)
+    columns = [*payload, SYSTEM_TIMESTAMP, *(EVENT_COLUMNS if join is None else ())]
+    where = _expression(say, ("query", "where"), part.where, columns)
     group_by = tuple(
         say.at(("query", "group_by", index), partial(check_column, one, columns))
         for index, one in enumerate(part.group_by)
@@ -43,15 +47,60 @@ def build_query(say: Complaints, section: schema.JobSection, inputs: Mapping[str
         for name, text in part.aggregates.items()
     )
     _check_result_names(say, names, part.aggregates)
+    if part.window is None:
+        _check_row_output(say, section)
+        return row_steps(sources, join, where, _selected(say, part.select, columns) or all_columns(payload))
+    if not aggregates:
+        raise say.error("is missing; a window needs at least one, like {n: count(*)}", ("query", "aggregates"))
     window = build_window(say, part.window, section.profile, columns, ("query", "window"))
-    return model.Query(window, aggregates, sources, join, where, group_by)
+    query = model.Query(window, aggregates, sources, join, where, group_by)
+    results = [*map(model.output_name, group_by), *(one.name for one in aggregates), SYSTEM_TIMESTAMP]
+    having = _expression(say, ("query", "having"), part.having, results)
+    select = _selected(say, part.select, results)
+    read = columns_read(expressions_of(query))
+    if having is None and select is None and read.isdisjoint((SYSTEM_TIMESTAMP, *EVENT_COLUMNS)):
+        return query
+    return window_steps(query, having, select)
+
+
+def _expression(say: Complaints, path: KeyPath, text: str | None, columns: Sequence[str]) -> str | None:
+    return None if text is None else say.at(path, lambda: check_expression(text, columns))
+
+
+def _selected(say: Complaints, select: Mapping[str, str] | None, columns: Sequence[str]) -> tuple[Computed, ...] | None:
+    """The columns of ``select``; ``system_timestamp`` is a column of every output without being named."""
+    if select is None:
+        return None
+    seen = set(RESULT_COLUMNS)
+    computed = []
+    for name, text in select.items():
+        path: KeyPath = ("query", "select", name)
+        expression = say.at(path, partial(check_expression, text, columns))
+        if name.lower() == SYSTEM_TIMESTAMP == expression.lower():
+            continue
+        if name.lower() in seen or name.lower() == SYSTEM_TIMESTAMP:
+            raise say.error(f"'{name}' is taken in the result already", path)
+        seen.add(name.lower())
+        computed.append(Computed(name, expression))
+    return tuple(computed)
+
+
+def _check_row_output(say: Complaints, section: schema.JobSection) -> None:
+    part = section.query
+    if section.profile == "stream_insight":
+        raise say.error("is missing; profile stream_insight counts in windows alone", ("query", "window"))
+    for key, given in (("group_by", part.group_by), ("aggregates", part.aggregates), ("having", part.having)):
+        if given:
+            raise say.error("needs a window; a query without one gives a row for each event", ("query", key))
 
 
 def build_stream_columns(
-    say: Complaints, part: schema.StreamSection, query: model.Query
+    say: Complaints, part: schema.StreamSection, names: Sequence[str]
 ) -> tuple[tuple[str, str], ...]:
-    """(their column, ours) for each column of the live run's table that has another name there."""
-    names = [model.output_name(column) for column in query.group_by] + [one.name for one in query.aggregates]
+    """(their column, ours) for each column of the live run's table that has another name there.
+
+    ``names``: the columns of our result that are no window's.
+    """
     known = [*names, "window_start", "window_end", "window_id", "emitted_at"]
     mapping: list[tuple[str, str]] = []
     for theirs, ours in part.columns.items():
@@ -61,6 +110,18 @@ def build_stream_columns(
             raise say.error(f"'{column}' is the meaning of two columns", path)
         mapping.append((theirs, column))
     return tuple(mapping)
+
+
+def build_stream_outputs(
+    say: Complaints, section: schema.JobSection, query: model.Query | Steps
+) -> tuple[tuple[str, str], ...]:
+    """The live run's table of each output: as ``stream.outputs`` says, else ``stream_outputs/<job>/<output>``."""
+    names = [one.name for one in query.outputs] if isinstance(query, Steps) else []
+    for name in section.stream.outputs:
+        if name.lower() not in names:
+            raise say.error(f"there is no output '{name}'; {did_you_mean(name, names)}", ("stream", "outputs", name))
+    given = {name.lower(): table for name, table in section.stream.outputs.items()}
+    return tuple((name, given.get(name, f"stream_outputs/{section.job}/{name}")) for name in names)
 
 
 def _check_result_names(say: Complaints, keys: list[str], aggregates: Mapping[str, str]) -> None:

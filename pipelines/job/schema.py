@@ -95,6 +95,18 @@ class InputSection(Section):
     end_by: str | None = None
     edge_by: str | None = None
     match_on: list[str] = []
+    same_log_as: Name | None = None
+
+
+class ReferenceSection(Section):
+    columns: str
+    effective: str = "static"
+    reference_time: Literal["system_timestamp", "arrival"] = "system_timestamp"
+
+
+class FunctionSection(Section):
+    args: list[Identifier]
+    as_: str = Field(alias="as")
 
 
 class StreamAnalyticsSection(Section):
@@ -181,13 +193,18 @@ class QuerySection(Section):
     join: JoinSection | None = None
     where: str | None = None
     group_by: list[str] = []
-    window: dict[str, Any]
-    aggregates: Annotated[dict[Identifier, str], Field(min_length=1)]
+    window: dict[str, Any] | None = None
+    aggregates: dict[Identifier, str] = {}
+    having: str | None = None
+    select: Annotated[dict[Identifier, str], Field(min_length=1)] | None = None
+    sql: str | None = None
+    pipeline: str | None = None
 
 
 class StreamSection(Section):
     windows: str | None = None
     columns: dict[str, str] = {}
+    outputs: dict[str, str] = {}
 
 
 class JobSection(Section):
@@ -196,6 +213,10 @@ class JobSection(Section):
     profile: Literal["stream_analytics", "atlas", "stream_insight"]
     inputs: Annotated[dict[Name, InputSection], Field(min_length=1)]
     ordering: dict[str, Any] = {}
+    references: dict[Name, ReferenceSection] = {}
+    functions: dict[Identifier, str | FunctionSection] = {}
+    string_comparison: Literal["exact", "ignore_case"] = "exact"
+    on_cast_error: Literal["fail", "null", "drop_row"] = "fail"
     query: QuerySection
     end_of_log: Literal["flush", "hold"] | None = None
     strict_limits: bool = False

@@ -152,7 +152,7 @@ class Atlas:
         return decide(event, verdict, reasons, system=system, watermark=watermark, missed=missed)
 
     def _missed(self, program: Program, name: str, time: int) -> tuple[str, tuple[int, ...]]:
-        window, closed = program.job.query.window, self._closed(program, name)
+        window, closed = program.job.window_query.window, self._closed(program, name)
         assert isinstance(window, Grid)
         starts = starts_of(window, time, time + 1)
         missed = tuple(start for start in starts if closed is not None and start + window.size_us <= closed)
@@ -161,7 +161,7 @@ class Atlas:
     # -- sessions -----------------------------------------------------------------------------------------------------
 
     def _chained(self, program: Program) -> Session | None:
-        window = program.job.query.window
+        window = program.job.window_query.window
         return window if isinstance(window, Session) else None
 
     def _fitting(self, program: Program, window: Session, values: tuple[object, ...], time: int) -> list[OpenSession]:

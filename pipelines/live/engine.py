@@ -179,7 +179,7 @@ class Machine:
         return decisions
 
     def _count(self, program: Program, counted: Counted) -> None:
-        if program.job.query.join is not None:
+        if program.job.window_query.join is not None:
             self._hold(program, _where(program, self.join.take(program, counted)))
             return
         passes = counted.batch.columns.get("passes")
@@ -225,7 +225,7 @@ class Machine:
     def _bound(self, program: Program) -> int:
         bounds = [self.policy.bound(program, name) for name in program.sources]
         low = [NEVER if one is None else one for one in bounds]
-        if program.job.query.join is None:
+        if program.job.window_query.join is None:
             return min(low)
         left, right = low
         self._hold(program, _where(program, self.join.expire(program, left, right)))
@@ -292,7 +292,7 @@ class Machine:
         """The windows that ``end_of_log`` adds to the final ones."""
         policy, flush = self.policy, program.job.end_of_log == "flush"
         if isinstance(policy, Analytics):
-            if program.job.query.join is not None:
+            if program.job.window_query.join is not None:
                 self._hold(program, _where(program, self.join.finish(program)))
             found = [*self._rest(program, FOREVER), *(one for one, _ in self.parked)]
             return found if flush else [o for o in found if policy.released(program, o.end, _group_values(program, o))]
@@ -331,7 +331,7 @@ def _high(program: Program, window: SimpleWindow, bound: int) -> int:
 
 
 def _where(program: Program, rows: list[Row]) -> list[Row]:
-    where = program.job.query.where
+    where = program.job.window_query.where
     if where is None:
         return rows
     place = program.places[where]
@@ -358,4 +358,4 @@ def _aggregated(program: Program, one: Aggregate, rows: list[Row]) -> object:
 
 
 def _group_values(program: Program, one: Result) -> dict[str, object]:
-    return dict(zip(program.job.query.group_by, one.values, strict=False))
+    return dict(zip(program.job.window_query.group_by, one.values, strict=False))

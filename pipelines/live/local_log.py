@@ -52,7 +52,7 @@ def _read(
     mine = [index for index, one in enumerate(arrivals) if one.input == part.name]
     events = [index for index in mine if arrivals[index].punctuation_us is None]
     texts = _texts(program, part)
-    join = program.job.query.join
+    join = program.job.window_query.join
     columns, payloads = part.columns, [arrivals[index].payload for index in events]
     if join is not None and program.reads(part.name):
         # a joined row's expressions name both sides; the side that is not there is null
@@ -89,8 +89,8 @@ def _texts(program: Program, part: Input) -> dict[str, str]:
         if text is not None:
             column = part.column(text.strip())
             texts[name] = text if column is not None and column.type == "timestamp" else instant_sql(text)
-    if "passes" in texts and program.job.query.where is not None:
-        texts["passes"] = program.job.query.where
+    if "passes" in texts and program.job.window_query.where is not None:
+        texts["passes"] = program.job.window_query.where
     if part.edge_by is not None:
         texts["edge"] = part.edge_by
     return texts

@@ -91,7 +91,7 @@ def why_whole_log(job: Job) -> str | None:
             return f"times or keys of input {part.name} are expressions, or of a type, that a summary cannot contain"
         if part.shape == "edge":
             return "an edge that opened long ago may still be open: its row is read wherever it is"
-    windows = [window for _, window in read_range.members_of(job.query.window)]
+    windows = [window for _, window in read_range.members_of(job.window_query.window)]
     ordering = job.ordering(job.inputs[0].name)
     by_clock = isinstance(ordering, AtlasOrdering) and ordering.boundary == "processing_time"
     if by_clock and any(isinstance(window, Session) for window in windows):
@@ -164,7 +164,7 @@ def _by_bucket(rows: Iterable[SummaryRow]) -> list[tuple[int, list[SummaryRow]]]
 
 
 def _atlas(job: Job, output: OutputRange, summary: Summary) -> _Found:
-    part, window = job.inputs[0], job.query.window
+    part, window = job.inputs[0], job.window_query.window
     ordering = job.ordering(part.name)
     assert isinstance(ordering, AtlasOrdering)
     assert isinstance(window, Grid | Session)
@@ -266,7 +266,7 @@ class _Closing:
 
 def _stream_insight(job: Job, output: OutputRange, summaries: Mapping[str, Summary]) -> _Found:
     from_us, to_us = _open(output)
-    window, names = job.query.window, job.query.sources
+    window, names = job.window_query.window, job.window_query.sources
     rows = {name: [row for row in summaries[name].rows if row.first_us is not None] for name in names}
     if isinstance(window, Grid):
         least_end_us, last_start_us = from_us - window.size_us + 1, to_us - 2
@@ -330,9 +330,9 @@ def _imports(job: Job, name: str) -> list[str]:
 def _stream_analytics(job: Job, output: OutputRange, summaries: Mapping[str, Summary]) -> _Found:
     from_us, to_us = _open(output)
     least_us = from_us - read_range.job_look_back(job)
-    join = job.query.join
+    join = job.window_query.join
     last_us = to_us - 1 + read_range.join_look_ahead(join)
-    names = (join.left, join.right) if join else job.query.sources
+    names = (join.left, join.right) if join else job.window_query.sources
     buckets: list[int] = []
     unsettled = None
     for name in names:

@@ -169,7 +169,7 @@ def summary_key_of(job: Job, name: str) -> SummaryKey | None:
     time, end = (None if column is None else column.name for column in columns)
     match ordering:
         case AtlasOrdering():
-            window = job.query.window
+            window = job.window_query.window
             return SummaryKey(time, island_us=_island_us(window) if isinstance(window, Session) else None)
         case StreamAnalyticsOrdering():
             if time is None:

@@ -166,9 +166,9 @@ def narrowed(job: Job, output: OutputRange, history: History) -> ReadRange:
     read = read_range(job, output)
     if read.from_us is not None or output.from_us is None or job.profile != "stream_analytics":
         return read
-    if job.query.join is not None or job.end_of_log == "hold":
+    if job.window_query.join is not None or job.end_of_log == "hold":
         return read
-    names = job.query.sources
+    names = job.window_query.sources
     policies = [policy(job, name) for name in names]
     late_us = _greatest([one.late_arrival_us for one in policies])
     if late_us is None:
@@ -194,8 +194,8 @@ def reach_of(job: Job) -> Reach:
 
 
 def _stream_analytics(job: Job) -> Reach:
-    join = job.query.join
-    names = (join.left, join.right) if join else job.query.sources
+    join = job.window_query.join
+    names = (join.left, join.right) if join else job.window_query.sources
     policies = [policy(job, name) for name in names]
     early_us = _greatest([one.early_arrival_us for one in policies])
     late_us = _greatest([one.late_arrival_us for one in policies])
@@ -222,9 +222,9 @@ def _stream_analytics(job: Job) -> Reach:
 
 def job_look_back(job: Job) -> int:
     """K of a job of stream_analytics."""
-    back_us = look_back(job.query.window)
+    back_us = look_back(job.window_query.window)
     assert back_us is not None, "every window of stream_analytics is bounded"
-    return back_us + join_look_back(job.query.join)
+    return back_us + join_look_back(job.window_query.join)
 
 
 def look_back(window: Window) -> int | None:

@@ -91,7 +91,7 @@ def cell_grid_of(job: Job) -> CellGrid | None:
     It is not where an event's own time matters: it may be dropped for it, joined by it, ordered by it, or windows may
     begin and end with it; nor under ``hold``, which weighs the time itself.
     """
-    query = job.query
+    query = job.window_query
     if query.join is not None or job.end_of_log == "hold":
         return None
     if any(one.function in _ORDERED for one in query.aggregates):

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def result_types(job: Job, spark: SparkSession) -> tuple[list[T.DataType], list[T.DataType]]:
     """Types of the group keys and of the aggregates, in the job's order. Spark analyses, but runs nothing."""
     rows = _no_rows(job, spark)
-    keys = [rows.select(F.col(quoted_path(name))).schema[0].dataType for name in job.query.group_by]
-    return keys, [_type_of(one, rows) for one in job.query.aggregates]
+    keys = [rows.select(F.col(quoted_path(name))).schema[0].dataType for name in job.window_query.group_by]
+    return keys, [_type_of(one, rows) for one in job.window_query.aggregates]
 
 
 def _type_of(one: Aggregate, rows: DataFrame) -> T.DataType:
@@ -54,9 +54,9 @@ def _argument_type(text: str, rows: DataFrame) -> T.DataType:
 
 def _no_rows(job: Job, spark: SparkSession) -> DataFrame:
     """A frame without rows that has the columns which the query sees; in a join one struct a side."""
-    join = job.query.join
+    join = job.window_query.join
     if join is None:
-        return spark.createDataFrame([], payload_type(job.input(job.query.sources[0])))
+        return spark.createDataFrame([], payload_type(job.input(job.window_query.sources[0])))
     sides = [T.StructField(name, payload_type(job.input(name))) for name in (join.left, join.right)]
     return spark.createDataFrame([], T.StructType(sides))
 

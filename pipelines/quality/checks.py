@@ -50,8 +50,8 @@ def keys_are_unique(job: Job) -> bool:
 
     Sessions of several chains may, where what parts the chains is no group key.
     """
-    window = job.query.window
+    window = job.window_query.window
     members = [member for _, member in window.members] if isinstance(window, AnyOf) else [window]
-    keys = {name.lower() for name in job.query.group_by}
+    keys = {name.lower() for name in job.window_query.group_by}
     sessions = [member for member in members if isinstance(member, Session)]
     return all({name.lower() for name in member.partition_by} <= keys for member in sessions)

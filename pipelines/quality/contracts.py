@@ -95,7 +95,7 @@ def arrivals_contract(part: Input) -> Contract:
 def windows_contract(job: Job, spark: SparkSession) -> Contract:
     """The contract of ``windows/<job>``. Raises :class:`JobFileError` if Spark refuses an aggregate's argument."""
     keys, aggregates = result_types(job, spark)
-    names = tuple(name_of(column) for column in job.query.group_by)
+    names = tuple(name_of(column) for column in job.window_query.group_by)
     rules = [
         Rule("window_end", "lies in the years 1 to 9999", "NOT year(window_end) BETWEEN 1 AND 9999"),
         Rule("output_date", "is the UTC date of window_end", "output_date <> to_date(window_end)"),
@@ -105,10 +105,10 @@ def windows_contract(job: Job, spark: SparkSession) -> Contract:
         Rule(one.name, "is at least 1: a group without events has no row", f"{quoted(one.name)} < 1")
         if one.argument is None
         else Rule(one.name, "is not negative", f"{quoted(one.name)} < 0")
-        for one in job.query.aggregates
+        for one in job.window_query.aggregates
         if one.function == "count" or one.function.startswith(("stddev", "var"))
     ]
-    never_null = {one.name for one in job.query.aggregates if one.function in ("count", "collect")}
+    never_null = {one.name for one in job.window_query.aggregates if one.function in ("count", "collect")}
     return Contract(
         name="window_schema",
         table=windows_table(job),
@@ -116,11 +116,11 @@ def windows_contract(job: Job, spark: SparkSession) -> Contract:
         columns=(
             ("window_start", T.TimestampType(), False),
             ("window_end", T.TimestampType(), False),
-            ("window_id", T.StringType(), not isinstance(job.query.window, AnyOf)),
+            ("window_id", T.StringType(), not isinstance(job.window_query.window, AnyOf)),
             *((name, kind, True) for name, kind in zip(names, keys, strict=True)),
             *(
                 (one.name, kind, one.name not in never_null)
-                for one, kind in zip(job.query.aggregates, aggregates, strict=True)
+                for one, kind in zip(job.window_query.aggregates, aggregates, strict=True)
             ),
             ("output_date", T.DateType(), False),
         ),
@@ -279,7 +279,7 @@ def _bare(kind: T.DataType) -> str:
 
 
 def _window_rules(job: Job) -> list[Rule]:
-    window = job.query.window
+    window = job.window_query.window
     if not isinstance(window, AnyOf):
         rules = [Rule("window_id", "is null: the job has one window", "window_id IS NOT NULL")]
         return rules + _span_rules(window, job, None)

@@ -43,7 +43,7 @@ class Expectation:
 
 def window_expectations(job: Job, columns: Sequence[str]) -> list[Expectation]:
     """What the rows of ``windows/<job>`` promise; ``columns`` are those that the table should have."""
-    query = job.query
+    query = job.window_query
     keys = ["window_start", "window_end", "window_id", *map(output_name, query.group_by)]
     never_null = ["window_start", "window_end", "output_date"]
     never_null += [one.name for one in query.aggregates if one.function in ("count", "collect")]
@@ -98,9 +98,9 @@ def check_window_results(
     rows = rows_of(job, "windows", lakehouse, output)
     if rows is None:
         return None
-    columns = ["window_start", "window_end", "window_id", *map(output_name, job.query.group_by)]
+    columns = ["window_start", "window_end", "window_id", *map(output_name, job.window_query.group_by)]
     keys = tuple(columns)
-    columns += [one.name for one in job.query.aggregates] + ["output_date"]
+    columns += [one.name for one in job.window_query.aggregates] + ["output_date"]
     expectations = window_expectations(job, columns)
     return _check(lakehouse, job, "window_contract", "windows", rows, expectations, keys, blocking)
 
@@ -115,7 +115,8 @@ def check_matches_stream(
     rows = rows_of(job, "reconciliations", lakehouse, output)
     if rows is None:
         return None
-    wanted = ("window_start", "window_end", "window_id", *map(output_name, job.query.group_by), "status", "cause")
+    grouped = map(output_name, job.window_query.group_by)
+    wanted = ("window_start", "window_end", "window_id", *grouped, "status", "cause")
     keys = tuple(name for name in wanted if name in rows.column_names)
     expectations = reconciliation_expectations()
     return _check(lakehouse, job, "matches_stream", "reconciliations", rows, expectations, keys, blocking)
@@ -256,13 +257,17 @@ def _without_ids(suite: dict[str, Any]) -> dict[str, Any]:
 
 def _may_be_empty(job: Job) -> bool:
     """Whether a window may begin where it ends, as stream_analytics' snapshots do."""
-    members = job.query.window.members if isinstance(job.query.window, AnyOf) else (("", job.query.window),)
+    members = (
+        job.window_query.window.members
+        if isinstance(job.window_query.window, AnyOf)
+        else (("", job.window_query.window),)
+    )
     return job.profile == "stream_analytics" and any(isinstance(window, Snapshot) for _, window in members)
 
 
 def _ordered_pairs(job: Job) -> list[Expectation]:
     """The greatest of an argument is not less than its least."""
-    least = {one.argument: one.name for one in job.query.aggregates if one.function == "min"}
+    least = {one.argument: one.name for one in job.window_query.aggregates if one.function == "min"}
     return [
         Expectation(
             "ExpectColumnPairValuesAToBeGreaterThanB",
@@ -274,6 +279,6 @@ def _ordered_pairs(job: Job) -> list[Expectation]:
             },
             f"{one.name} is less than {least[one.argument]}",
         )
-        for one in job.query.aggregates
+        for one in job.window_query.aggregates
         if one.function == "max" and one.argument in least
     ]

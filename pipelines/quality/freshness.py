@@ -210,7 +210,7 @@ def _span(lakehouse: Lakehouse, job: Job) -> OutputRange | None:
         return None
     late_us = reach_of(job).after_us
     before_us = DAY if late_us is None else late_us
-    after_us = look_back(job.query.window) or DAY
+    after_us = look_back(job.window_query.window) or DAY
     return OutputRange((first_us - before_us) // DAY * DAY, ((last_us + after_us) // DAY + 1) * DAY)
 
 

@@ -13,7 +13,7 @@ ArrivalId = tuple[str, int | None, int]
 
 def key_names(job: Job) -> list[str]:
     """The columns that identify a window result of ``job``."""
-    return ["window_start", "window_end", "window_id", *(output_name(column) for column in job.query.group_by)]
+    return ["window_start", "window_end", "window_id", *(output_name(column) for column in job.window_query.group_by)]
 
 
 def id_of(one: Arrival) -> ArrivalId:

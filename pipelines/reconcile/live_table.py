@@ -55,7 +55,7 @@ def live_table(
                 f" {did_you_mean(theirs.lower(), there)}"
             )
     found = {column: there.get(mapping.get(column, column).lower()) for column in (*ours.names, EMITTED_AT)}
-    aggregates = [one.name for one in job.query.aggregates]
+    aggregates = [one.name for one in job.window_query.aggregates]
     lacking = tuple(one for one in aggregates if found[one] is None)
     if len(lacking) == len(aggregates):
         raise UsageError(
@@ -108,7 +108,7 @@ def _key(job: Job, table: str, column: str, found: Mapping[str, T.StructField | 
     field = found[column]
     if field is not None:
         return _value(field, kind, exactly=True)
-    window = job.query.window
+    window = job.window_query.window
     end = found["window_end"]
     if column == "window_id" and not isinstance(window, AnyOf):
         return F.lit(None).cast("string")

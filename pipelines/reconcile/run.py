@@ -62,7 +62,7 @@ def reconcile(
     live = live_table(spark, lakehouse, job, output, replay.schema, against)
     if live.lacking:
         notes.append(f"{live.name} has no {', '.join(live.lacking)}: not compared")
-    names = [one.name for one in job.query.aggregates if one.name not in live.lacking]
+    names = [one.name for one in job.window_query.aggregates if one.name not in live.lacking]
     shape = Shape(tuple(key_names(job)), tuple(names))
     metadata = {"tailrace": KIND, "run_id": uuid.uuid4().hex}
     with ExitStack() as persisted:
@@ -153,7 +153,7 @@ def _replayed(
     condition = WINDOWS.condition(output)
     if condition is not None:
         frame = frame.filter(condition)
-    wanted = [*key_names(job), *(one.name for one in job.query.aggregates)]
+    wanted = [*key_names(job), *(one.name for one in job.window_query.aggregates)]
     there = {column.lower() for column in frame.columns}
     lacking = [column for column in wanted if column.lower() not in there]
     if lacking:

@@ -134,8 +134,8 @@ def _events(job: Job, log: Sequence[Arrival], evaluate: Evaluate | None, instant
     for part in job.inputs:
         times[part.name] = _time(part, part.timestamp_by, instant_sql), _time(part, part.end_by, instant_sql)
         wanted = [text for text in (*times[part.name], part.edge_by, *part.over) if text is not None]
-        if part.name in job.query.sources:
-            wanted += _query_expressions(job.query)
+        if part.name in job.window_query.sources:
+            wanted += _query_expressions(job.window_query)
         places = [place for place, one in enumerate(log) if one.input == part.name and one.punctuation_us is None]
         found = read(part.columns, [log[place].payload for place in places], wanted, evaluate)
         readings.update(zip(places, found, strict=True))
@@ -196,7 +196,7 @@ def _text(value: object) -> str | None:
 
 def _counted(job: Job, ordered: Ordered, evaluate: Evaluate | None) -> list[Row]:
     """The rows that the query's windows take: of its inputs, joined if it joins, and passed by ``where`` (G2)."""
-    query = job.query
+    query = job.window_query
     rows = [row for row in ordered.rows if row.input in query.sources]
     if query.join is not None:
         left, right = job.input(query.join.left), job.input(query.join.right)
@@ -216,13 +216,14 @@ def _windows(
     job: Job, profile: Profile, ordered: Ordered, rows: Sequence[Row], output: OutputRange
 ) -> list[tuple[WindowRow, list[int]]]:
     """The windows of the range, each with the positions in the log of the events that counted in it."""
+    query = job.window_query
     found = [
-        _window_row(job.query, span, window_id, inside)
-        for window_id, window in _members(job.query)
-        for span, inside in _spread(job.query, profile, window, ordered, rows)
-        if span[1] in output and (job.end_of_log == "flush" or ordered.settled(span[1], _keys(job.query, inside[0])))
+        _window_row(query, span, window_id, inside)
+        for window_id, window in _members(query)
+        for span, inside in _spread(query, profile, window, ordered, rows)
+        if span[1] in output and (job.end_of_log == "flush" or ordered.settled(span[1], _keys(query, inside[0])))
     ]
-    return sorted(found, key=lambda one: _result_order(job.query, one[0]))
+    return sorted(found, key=lambda one: _result_order(query, one[0]))
 
 
 def _spread(

@@ -35,9 +35,9 @@ def writer_of(job: Job, reads: Sequence[ReadTable], writes: Sequence[WrittenTabl
 
 def _windows_of_an_event(job: Job) -> int | None:
     """How many window rows one event makes at most; None where other events or its lifetime decide."""
-    if job.query.join is not None or any(part.shape != "point" for part in job.inputs):
+    if job.window_query.join is not None or any(part.shape != "point" for part in job.inputs):
         return None
-    return _windows_of_a_point(job.query.window)
+    return _windows_of_a_point(job.window_query.window)
 
 
 def _windows_of_a_point(window: Window) -> int:

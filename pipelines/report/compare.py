@@ -75,8 +75,8 @@ def compare(lakehouse: Lakehouse, job: Job, output: OutputRange) -> Comparison:
     Where the live run's table cannot be read as it is (a catalog's, or one that lacks a key column), what the
     reconciliation says of it stands instead.
     """
-    keys = ("window_start", "window_end", "window_id", *map(output_name, job.query.group_by))
-    aggregates = tuple(one.name for one in job.query.aggregates)
+    keys = ("window_start", "window_end", "window_id", *map(output_name, job.window_query.group_by))
+    aggregates = tuple(one.name for one in job.window_query.aggregates)
     ours = _rows(lakehouse, job, "windows", output)
     theirs = _live_rows(lakehouse, job, output, keys)
     known = _rows(lakehouse, job, "reconciliations", output)

@@ -55,8 +55,8 @@ def judge(case: Case, outcome: Outcome) -> list[str]:
 
 def window_columns(job: Job) -> tuple[str, ...]:
     """The columns of the job's result, without the column it is partitioned by."""
-    keys = (output_name(column) for column in job.query.group_by)
-    aggregates = (aggregate.name for aggregate in job.query.aggregates)
+    keys = (output_name(column) for column in job.window_query.group_by)
+    aggregates = (aggregate.name for aggregate in job.window_query.aggregates)
     return ("window_start", "window_end", "window_id", *keys, *aggregates)
 
 

@@ -86,7 +86,7 @@ def engine_cells(worked_index: int) -> tuple[Row, ...]:
         return f"{opening}{time_cell(start_us)}, {time_cell(end_us)}{closing}"
 
     def windows(fate: Fate) -> str:
-        size_us = worked.job.query.window.size_us  # type: ignore[union-attr]
+        size_us = worked.job.window_query.window.size_us  # type: ignore[union-attr]
         counted = [
             window(row.window_start_us, row.window_end_us)
             for row in outcome.windows

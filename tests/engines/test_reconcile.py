@@ -195,7 +195,7 @@ def test_a_changed_tolerance_and_four_faults_at_once_are_each_named(lakehouse: P
 
 
 def test_a_live_run_with_other_windows_is_named(lakehouse: Path, spark: SparkSession) -> None:
-    wider = dataclasses.replace(JOB, query=dataclasses.replace(JOB.query, window=Grid(2 * HOUR, 2 * HOUR)))
+    wider = dataclasses.replace(JOB, query=dataclasses.replace(JOB.window_query, window=Grid(2 * HOUR, 2 * HOUR)))
     result = _after(lakehouse, spark, lambda _: results(wider, lakehouse))
     assert set(result.by_cause) == {"another_policy"}
     assert set(result.by_status) == {"missing_in_replay", "missing_in_stream"}

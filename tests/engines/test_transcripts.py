@@ -58,7 +58,7 @@ def _asks_spark(case: Case) -> bool:
     """Does the reference engine need the evaluator of expressions, which is Spark's?"""
     if case.job is None:
         return False
-    query, inputs = case.job.query, case.job.inputs
+    query, inputs = case.job.window_query, case.job.inputs
     columns = [column for part in inputs for column in part.columns]
     columns += [Column(f"{part.name}.{column.name}", column.type) for part in inputs for column in part.columns]
     texts = [query.where, *(aggregate.argument for aggregate in query.aggregates)]

@@ -274,9 +274,9 @@ def test_every_event_has_one_verdict_and_a_plain_grid_counts_each_that_was_not_d
     whole = reference(one, output=OutputRange())
     events = Counter((row.input, row.input_partition, row.sequence) for row in one.log if row.punctuation_us is None)
     assert Counter((row["input"], row["partition"], row["sequence"]) for row in whole.verdicts) == events, one
-    window = one.job.query.window
+    window = one.job.window_query.window
     points = all(part.shape == "point" for part in one.job.inputs)
     grid = isinstance(window, Grid) and window.size_us == window.hop_us
-    if grid and points and one.job.query.join is None and one.job.end_of_log == "flush":
+    if grid and points and one.job.window_query.join is None and one.job.end_of_log == "flush":
         counted = sum(row["n"] for row in whole.windows)
         assert counted == sum(row["verdict"] != "dropped" for row in whole.verdicts), one

@@ -50,7 +50,7 @@ _COUNTS_AT_US = "__counts_at_us"
 
 def decide(job: Job, inputs: Mapping[str, DataFrame], initial_states: InitialStates | None = None) -> Decided:
     """Verdicts, members and dead letters of an atlas job over its one normalised input (see :class:`Decided`)."""
-    source = job.input(job.query.sources[0])
+    source = job.input(job.window_query.sources[0])
     ordering = job.ordering(source.name)
     assert isinstance(ordering, AtlasOrdering), "a job of profile atlas has an atlas ordering"
     log = inputs[source.name]
@@ -70,9 +70,9 @@ def decide(job: Job, inputs: Mapping[str, DataFrame], initial_states: InitialSta
         seen = None if state is None else state.at_end
         at_end = closed_at_end(log, partitions, ordering.allowed_lateness_us, seen)
 
-    window = job.query.window
+    window = job.window_query.window
     if isinstance(window, Session):
-        placed = _placed_in_sessions(events, window, by_arrival, job.query.where)
+        placed = _placed_in_sessions(events, window, by_arrival, job.window_query.where)
     else:
         assert isinstance(window, Grid), "atlas windows are tumbling, hopping or sessions"
         placed = _placed_on_grid(events, window)
@@ -168,8 +168,8 @@ def _judged(placed: DataFrame) -> DataFrame:
 
 def _members(decided: DataFrame, at_end: DataFrame, job: Job, source: Input) -> DataFrame:
     counting = decided.filter(F.col(SYSTEM_US).isNotNull())
-    if job.query.where is not None:
-        counting = counting.filter(condition(counting, job.query.where, "query.where"))
+    if job.window_query.where is not None:
+        counting = counting.filter(condition(counting, job.window_query.where, "query.where"))
     each = counting.withColumn("__window", F.explode(_KEPT_US))
     if job.end_of_log == "hold":
         each = each.drop(CLOSED_US).crossJoin(F.broadcast(at_end))

@@ -62,7 +62,7 @@ def _limit(
         heard = reached.filter(F.col(TIME_US).isNotNull())
     else:
         heard = reached.unionByName(_declared(frame, source)).groupBy(PARTITION).agg(F.max(TIME_US).alias(TIME_US))
-    shared = [column for column in source.over if _is_shared(job.query, column.lower(), name, receiver)]
+    shared = [column for column in source.over if _is_shared(job.window_query, column.lower(), name, receiver)]
     limit_us = F.coalesce(F.col(TIME_US) - _tolerance_us(job, name), F.lit(_NEVER_US))
     return heard.groupBy(*shared).agg(F.min(limit_us).alias(_LIMIT_US)), shared
 

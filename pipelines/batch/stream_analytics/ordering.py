@@ -80,7 +80,7 @@ def _judged(
 
 
 def _members(job: Job, inputs: Mapping[str, _Input], states: InitialStates) -> DataFrame:
-    query = job.query
+    query = job.window_query
     counting = {name: inputs[name].judged.counting for name in _names(job)}
     held = with_hold(job, counting, {name: one.rows for name, one in inputs.items()}, states)
     if query.join is not None:
@@ -101,5 +101,5 @@ def _members(job: Job, inputs: Mapping[str, _Input], states: InitialStates) -> D
 
 def _names(job: Job) -> tuple[str, ...]:
     """The inputs that the query reads."""
-    join = job.query.join
-    return job.query.sources if join is None else (join.left, join.right)
+    join = job.window_query.join
+    return job.window_query.sources if join is None else (join.left, join.right)

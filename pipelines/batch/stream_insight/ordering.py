@@ -134,7 +134,7 @@ def _members(
     candidates: Mapping[str, DataFrame],
     at_end: Mapping[str, Clock] | None,
 ) -> DataFrame:
-    query = job.query
+    query = job.window_query
     payload = [F.col(quoted(column.name)) for column in job.input(query.sources[0]).columns]
     counting = []
     for name in query.sources:
@@ -158,8 +158,8 @@ def _limit(job: Job, lifetimes: DataFrame, ctis: DataFrame) -> DataFrame | None:
     if job.end_of_log == "hold":
         never = F.max(F.col(CURRENT_US).isNull())
         return ctis.agg(F.when(~never, F.min(CURRENT_US)).alias(LIMIT_US)).filter(F.col(LIMIT_US).isNotNull())
-    edges = any(job.input(name).shape == "edge" for name in job.query.sources)
-    if not edges or not isinstance(job.query.window, Grid):
+    edges = any(job.input(name).shape == "edge" for name in job.window_query.sources)
+    if not edges or not isinstance(job.window_query.window, Grid):
         return None
     ends = lifetimes.select(F.greatest(SYSTEM_US, LIFETIME_END_US).alias(CURRENT_US))
     return ends.union(ctis).agg(F.max(CURRENT_US).alias(LIMIT_US)).filter(F.col(LIMIT_US).isNotNull())

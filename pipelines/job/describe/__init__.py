@@ -18,8 +18,8 @@ def describe_policy(job: model.Job) -> list[str]:
     sentences = []
     for source in job.inputs:
         sentences += [f"{source.name}: {text}" for text in _input_words(source, job.ordering(source.name))]
-    sentences += _query_words(job.query)
-    sentences += window_words(job.query.window, job.profile)
+    sentences += _query_words(job.window_query)
+    sentences += window_words(job.window_query.window, job.profile)
     sentences += atlas.session_words(job)
     return [*sentences, _end_of_log_words(job)]
 
@@ -64,7 +64,7 @@ def ambiguities(job: model.Job) -> list[str]:
 def remarks(job: model.Job) -> list[str]:
     """What is allowed but deserves a second look."""
     found = []
-    for label, window in simple_windows(job.query.window):
+    for label, window in simple_windows(job.window_query.window):
         if isinstance(window, model.Grid) and DAY % window.hop_us:
             found.append(
                 f"{label}: {format_duration(window.hop_us)} does not divide a day, so the grid hangs on its origin,"

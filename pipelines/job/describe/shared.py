@@ -67,7 +67,7 @@ def _chain(window: model.Session) -> str:
 def origin_ambiguities(job: model.Job, undocumented: str) -> list[str]:
     """The grids whose place depends on an origin that ``undocumented`` says no page names."""
     found = []
-    for _, window in simple_windows(job.query.window):
+    for _, window in simple_windows(job.window_query.window):
         if not isinstance(window, model.Grid | model.Session):
             continue
         step_us = window.hop_us if isinstance(window, model.Grid) else window.max_duration_us
@@ -81,7 +81,7 @@ def origin_ambiguities(job: model.Job, undocumented: str) -> list[str]:
 
 def tie_ambiguities(job: model.Job) -> list[str]:
     """The order among rows of equal time, where an aggregate shows it."""
-    if not any(aggregate.function in POSITIONAL for aggregate in job.query.aggregates):
+    if not any(aggregate.function in POSITIONAL for aggregate in job.window_query.aggregates):
         return []
     return [
         "The order among events of equal time is not defined, and first, last and collect show it."

@@ -141,14 +141,14 @@ def _timeline_ambiguities(source: model.Input, ordering: model.StreamAnalyticsOr
 def query_ambiguities(job: model.Job) -> list[str]:
     """What the documents leave open about the query, its windows and the end of the log."""
     found = []
-    for _, window in simple_windows(job.query.window):
+    for _, window in simple_windows(job.window_query.window):
         found += _window_ambiguities(window)
-    grids = [window for _, window in simple_windows(job.query.window) if isinstance(window, model.Grid)]
-    if grids and not job.query.group_by:
+    grids = [window for _, window in simple_windows(job.window_query.window) if isinstance(window, model.Grid)]
+    if grids and not job.window_query.group_by:
         found.append("A window without events in a query without keys: nothing is said. Tailrace writes no row.")
     found += origin_ambiguities(job, "is on no page")
-    if job.query.join is not None:
-        found += _join_ambiguities(job.query.join)
+    if job.window_query.join is not None:
+        found += _join_ambiguities(job.window_query.join)
     if job.end_of_log == "hold":
         found.append(
             "A window that ends exactly at the watermark: the pages emit up to the watermark, though an event at it may"

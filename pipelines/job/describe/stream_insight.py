@@ -162,7 +162,7 @@ def _edge_ambiguities(source: model.Input, ordering: model.StreamInsightOrdering
 def query_ambiguities(job: model.Job) -> list[str]:
     """What the documents leave open about windows and shutdown."""
     found = []
-    windows = [window for _, window in simple_windows(job.query.window)]
+    windows = [window for _, window in simple_windows(job.window_query.window)]
     if any(isinstance(window, model.Grid) for window in windows):
         found.append(
             "A window's result lasts as long as the window or is a point at its end, by the output policy and the"

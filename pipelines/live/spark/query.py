@@ -180,7 +180,7 @@ def windows_schema(program: Program, frames: dict[str, DataFrame]) -> pa.Schema:
     frame = with_sides(program, program.job.input(name), frames[name])
     types = {text: type_of(frame, text) for text in program.texts}
     columns = [("window_start", TIMESTAMP), ("window_end", TIMESTAMP), ("window_id", pa.string())]
-    kinds = [types[column] for column in program.job.query.group_by]
+    kinds = [types[column] for column in program.job.window_query.group_by]
     kinds += [result_type(one, None if one.argument is None else types[one.argument]) for one in program.aggregates]
     columns += [
         (name, to_arrow_type(kind, timestamp_utc=True)) for name, kind in zip(program.output_names, kinds, strict=True)

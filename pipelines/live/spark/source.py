@@ -46,7 +46,7 @@ def messages_of(program: Program, part: Input, arrivals: DataFrame) -> DataFrame
 
 def with_sides(program: Program, part: Input, frame: DataFrame) -> DataFrame:
     """For a join: a struct for each side, ``a`` and ``b``, of which the one that is not this input is null."""
-    if program.job.query.join is None or not program.reads(part.name):
+    if program.job.window_query.join is None or not program.reads(part.name):
         return frame
     sides = []
     for name in program.sources:
@@ -78,7 +78,7 @@ def _check_types(program: Program, part: Input, frame: DataFrame) -> None:
                 key=f"inputs.{part.name}.{key}",
                 hint="convert it, for example timestamp_millis(x)",
             )
-    where = program.job.query.where if program.reads(part.name) else None
+    where = program.job.window_query.where if program.reads(part.name) else None
     kind = None if where is None else type_of(frame, where)
     if kind is not None and not isinstance(kind, (T.BooleanType, T.NullType)):
         raise JobFileError(

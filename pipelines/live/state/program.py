@@ -27,14 +27,14 @@ class Program:
     @cached_property
     def windows(self) -> tuple[tuple[str | None, SimpleWindow], ...]:
         """The query's windows by ``window_id``."""
-        window = self.job.query.window
+        window = self.job.window_query.window
         return window.members if isinstance(window, AnyOf) else ((None, window),)
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
         """The inputs that the query reads."""
-        join = self.job.query.join
-        return self.job.query.sources if join is None else (join.left, join.right)
+        join = self.job.window_query.join
+        return self.job.window_query.sources if join is None else (join.left, join.right)
 
     @cached_property
     def ranks(self) -> dict[str, int]:
@@ -61,7 +61,7 @@ class Program:
     @cached_property
     def texts(self) -> tuple[str, ...]:
         """Every expression whose value windows and aggregates need, ``where`` of a join included."""
-        query = self.job.query
+        query = self.job.window_query
         chains = [column for _, window in self.windows if isinstance(window, Session) for column in window.partition_by]
         arguments = [one.argument for one in query.aggregates if one.argument is not None]
         joined = [query.where] if query.join is not None and query.where is not None else []
@@ -75,17 +75,17 @@ class Program:
     @cached_property
     def group_places(self) -> tuple[int, ...]:
         """Where the group keys stand."""
-        return tuple(self.places[column] for column in self.job.query.group_by)
+        return tuple(self.places[column] for column in self.job.window_query.group_by)
 
     @property
     def aggregates(self) -> tuple[Aggregate, ...]:
         """The query's aggregates."""
-        return self.job.query.aggregates
+        return self.job.window_query.aggregates
 
     @cached_property
     def output_names(self) -> tuple[str, ...]:
         """Group keys and aggregates by their names in the result."""
-        query = self.job.query
+        query = self.job.window_query
         return (*map(output_name, query.group_by), *(one.name for one in query.aggregates))
 
     def reads(self, name: str) -> bool:
@@ -94,7 +94,7 @@ class Program:
 
     def meaning(self, name: str, column: str) -> str:
         """One name for what an input's column says: in a join, the columns that must be equal are one."""
-        join = self.job.query.join
+        join = self.job.window_query.join
         if join is None or column.lower() in {on.lower() for on in join.on}:
             return column.lower()
         return f"{name}.{column}".lower()
@@ -108,7 +108,7 @@ class Program:
 
     def on_columns(self, part: Input) -> tuple[str, ...]:
         """The columns that a join compares."""
-        join = self.job.query.join
+        join = self.job.window_query.join
         return join.on if join is not None and part.name in self.sources else ()
 
     def value_texts(self, part: Input) -> tuple[str, ...]:
@@ -123,7 +123,7 @@ class Program:
                 read[name] = f"unix_micros({_instant(text, part)})"
         if part.edge_by is not None:
             read["edge"] = f"CAST({part.edge_by} AS STRING)"
-        query = self.job.query
+        query = self.job.window_query
         if query.join is None and query.where is not None and self.reads(part.name):
             read["passes"] = f"coalesce(CAST(({query.where}) AS BOOLEAN), false)"
         lists = {"o": part.over, "m": part.match_on, "j": self.on_columns(part), "v": self.value_texts(part)}
@@ -134,7 +134,7 @@ class Program:
     @cached_property
     def sides(self) -> tuple[bool, ...]:
         """For a join: whether each of :attr:`texts` is read from the left input (else from the right)."""
-        join = self.job.query.join
+        join = self.job.window_query.join
         assert join is not None
         return tuple(self._side(text, join.left, join.right) for text in self.texts)
 
@@ -156,10 +156,10 @@ def _instant(text: str, part: Input) -> str:
 def refuse(job: Job) -> None:
     """:class:`UsageError` for what the live run cannot do; docs/live.md lists it."""
     program = Program(job)
-    if job.query.join is not None:
+    if job.window_query.join is not None:
         _ = program.sides
     _ = program.turns
-    if job.profile == "atlas" and len(job.query.sources) > 1 and isinstance(job.query.window, Session):
+    if job.profile == "atlas" and len(job.window_query.sources) > 1 and isinstance(job.window_query.window, Session):
         raise UsageError(
             "the live run has no sessions over a union in profile atlas", key="query.window", hint="replay the job"
         )

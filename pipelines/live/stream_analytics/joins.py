@@ -31,7 +31,7 @@ class JoinState:
 
     def take(self, program: Program, counted: Counted) -> list[Row]:
         """The pairs that new rows complete, and left rows that can have no partner because a key is null."""
-        join = program.job.query.join
+        join = program.job.window_query.join
         assert join is not None
         joined: list[Row] = []
         is_left = counted.batch.input == join.left
@@ -51,7 +51,7 @@ class JoinState:
 
     def expire(self, program: Program, left_bound: int, right_bound: int) -> list[Row]:
         """Forget what no row at or after the bounds can match; left rows that stayed alone come out."""
-        join = program.job.query.join
+        join = program.job.window_query.join
         assert join is not None
         unit = UNIT_US[join.unit]
         alone: list[Row] = []
@@ -68,7 +68,7 @@ class JoinState:
 
     def bound(self, program: Program, left_bound: int, right_bound: int) -> int:
         """No joined row still to come counts before this instant."""
-        join = program.job.query.join
+        join = program.job.window_query.join
         assert join is not None
         waiting = [one.row for held in self.left.values() for one in held if not one.matched]
         alone = [_alone_at(join, row) for row in waiting] if join.kind == "left" else []

@@ -55,7 +55,7 @@ class Rows:
 
     @classmethod
     def _of(cls, program: Program, start: Numbers, arrived: tuple[Numbers, ...], values: dict[str, Column]) -> Rows:
-        group, keys = numbered([values[column] for column in program.job.query.group_by], len(start))
+        group, keys = numbered([values[column] for column in program.job.window_query.group_by], len(start))
         arguments = {one.argument: values[one.argument] for one in program.aggregates if one.argument is not None}
         return cls(start, arrived, group, keys, arguments)
 

@@ -11,7 +11,7 @@ from pipelines.reconcile.causes.subsets import MemberAggregates
 def counted_twice(window: RebuiltWindow) -> Cause | None:
     """With one of its events counted twice the window is what the live run wrote."""
     members = window.members
-    if window.live is None or not members or window.job.query.join is not None:
+    if window.live is None or not members or window.job.window_query.join is not None:
         return None
     aggregates = MemberAggregates(window)
     places = range(len(members))

@@ -24,7 +24,7 @@ def idle_close(window: RebuiltWindow) -> Cause | None:
         if order and number not in (None, counted):
             continue
         at_us = order[counted].arrival_time_us if counted < len(order) else last_us + 1
-        close = Arrival(job.query.sources[0], None, max(taken, default=-1) + 1, at_us, {}, end_us, "idle")
+        close = Arrival(job.window_query.sources[0], None, max(taken, default=-1) + 1, at_us, {}, end_us, "idle")
         if window.gives_live([*window.arrivals, close]):
             end, at = format_instant(end_us), format_instant(at_us)
             return Cause(

@@ -153,7 +153,7 @@ def _difference(window: RebuiltWindow, row: Values, live: Values) -> int | None:
 def _choices(window: RebuiltWindow, number: int | None, live: Values) -> Iterator[Choice]:
     """Choices of members whose absence leaves the live values, if the others still count as they do."""
     members = window.members
-    if window.job.query.join is not None:
+    if window.job.window_query.join is not None:
         yield from ((one,) for one in members[:_CHOICES])
         return
     aggregates = MemberAggregates(window)

@@ -58,7 +58,7 @@ class OutputGap:
 
     def may_cut(self, window: RebuiltWindow) -> bool:
         """Whether events of the window may have come while the live run was stopped."""
-        end_us, reach = window.difference.end_us, reach_us(window.job.query.window)
+        end_us, reach = window.difference.end_us, reach_us(window.job.window_query.window)
         if self.window_id != window.difference.key["window_id"]:
             return False
         before = self.first_us - reach <= end_us < self.first_us or end_us == self.before_us

@@ -24,7 +24,7 @@ class MemberAggregates:
     """Aggregates over any choice of one window's events, without ordering them again."""
 
     def __init__(self, window: RebuiltWindow) -> None:
-        self._aggregates = [one for one in window.job.query.aggregates if one.name in window.by.names]
+        self._aggregates = [one for one in window.job.window_query.aggregates if one.name in window.by.names]
         arguments = [one.argument for one in self._aggregates if one.argument is not None]
         members = window.members
         columns = window.job.input(members[0].input).columns if members else ()
@@ -47,7 +47,7 @@ class MemberAggregates:
 
 def count_in(job: Job, row: Values) -> int | None:
     """How many rows a window result counts: its ``count(*)``, if the job has one that is compared."""
-    for one in job.query.aggregates:
+    for one in job.window_query.aggregates:
         value = row.get(one.name)
         if one.function == "count" and one.argument is None and isinstance(value, int):
             return value
@@ -56,7 +56,7 @@ def count_in(job: Job, row: Values) -> int | None:
 
 def events_in(job: Job, row: Values) -> int | None:
     """How many events a window result counts; None where it does not say so, or counts pairs."""
-    return None if job.query.join is not None else count_in(job, row)
+    return None if job.window_query.join is not None else count_in(job, row)
 
 
 def left_out(members: Sequence[Arrival], number: int | None) -> Iterator[tuple[int, ...]]:

@@ -148,9 +148,9 @@ class SettledWindows:
     def __init__(
         self, job: Job, log: Sequence[Event], timelines: Timelines, carried: Mapping[str, frozenset[int]]
     ) -> None:
-        self.join = job.query.join
+        self.join = job.window_query.join
         self.bounds: list[tuple[dict[str, object], int | None]] = []
-        for name in (self.join.left, self.join.right) if self.join else job.query.sources:
+        for name in (self.join.left, self.join.right) if self.join else job.window_query.sources:
             part = job.input(name)
             heard: set[int | None] = set()
             for (other, partition, key), line in timelines.items():

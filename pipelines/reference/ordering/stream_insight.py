@@ -181,7 +181,7 @@ def order(job: Job, log: Sequence[Event], initial_states: InitialStates | None =
         last_us[part.name] = stream.current_us
     items.sort(key=lambda item: item.event.position)
     rows = [_row(item) for item in items if item.kind != "end" and item.verdict != "dropped"]
-    ctis_us = [last_us[name] for name in job.query.sources]
+    ctis_us = [last_us[name] for name in job.window_query.sources]
     return Ordered(
         tuple(item.fate() for item in items),
         tuple(rows),
@@ -254,7 +254,7 @@ def _horizon_us(job: Job, rows: Sequence[Row], ctis_us: Sequence[int | None]) ->
     """The greatest finite endpoint or CTI of what the query reads: where lifetimes that never end stop to count."""
     known = [one for one in ctis_us if one is not None]
     for row in rows:
-        if row.input in job.query.sources and passes(job.query, row.read):
+        if row.input in job.window_query.sources and passes(job.window_query, row.read):
             known += [row.start_us] if row.end_us is None else [row.start_us, row.end_us]
     return max(known, default=None)
 

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import pytest
 
-from pipelines.core import model
+from pipelines.core import model, steps
 from pipelines.core.model import (
     FINGERPRINTED,
     Aggregate,
@@ -21,19 +21,23 @@ from pipelines.core.model import (
     Join,
     Ordering,
     Query,
+    Reference,
     Session,
     Sliding,
     Snapshot,
+    SortKey,
     StreamAnalyticsOrdering,
     StreamInsightOrdering,
     Window,
 )
+from pipelines.core.steps import Steps
 
 NOT_READ = {
     (Job, "name"),
     (Job, "strict_limits"),
     (Job, "stream_windows"),
     (Job, "stream_columns"),
+    (Job, "stream_outputs"),
     (Input, "sub_microsecond"),
     (AtlasOrdering, "idle_timeout_us"),
     (AtlasOrdering, "idle_rule"),
@@ -57,6 +61,8 @@ PLAIN: dict[type, Any] = {
     Join: Join("cars", "exits", (), "minute", 0, 5),
     Aggregate: COUNT,
     Column: Column("at", "timestamp"),
+    Reference: Reference("owners", (Column("plate", "string"),)),
+    SortKey: SortKey("at"),
 }
 
 
@@ -70,10 +76,12 @@ def job_with(part: Any) -> Job:
     ordering = part if isinstance(part, get_args(Ordering)) else StreamAnalyticsOrdering()
     window = part if isinstance(part, (*get_args(Window), Sliding, Session, Snapshot, Count, Grid)) else Grid(60, 60)
     join = part if isinstance(part, Join) else None
-    query = Query(window, (part if isinstance(part, Aggregate) else COUNT,), ("cars",), join)
-    if isinstance(part, Query):
+    count = dataclasses.replace(COUNT, order_by=(part,)) if isinstance(part, SortKey) else COUNT
+    query: Query | Steps = Query(window, (part if isinstance(part, Aggregate) else count,), ("cars",), join)
+    if isinstance(part, (Query, Steps)):
         query = part
-    return Job("tolls", "stream_analytics", (one,), (("cars", ordering),), query, "flush")
+    references = (part,) if isinstance(part, Reference) else ()
+    return Job("tolls", "stream_analytics", (one,), (("cars", ordering),), query, "flush", references=references)
 
 
 def another(value: Any) -> Any:
@@ -101,10 +109,26 @@ def test_a_field_changes_the_fingerprint_iff_engines_read_it(of: type, name: str
 
 
 def test_every_class_of_a_job_is_listed() -> None:
-    outside = {model.OutputRange, model.Arrival, model.Fate, model.WindowRow}
+    outside = {model.OutputRange, model.Arrival, model.Fate, model.WindowRow, Steps}
     classes = {one for one in vars(model).values() if isinstance(one, type) and dataclasses.is_dataclass(one)} - outside
     assert classes == set(FINGERPRINTED)
 
 
 def test_windows_of_equal_fields_and_different_kinds_differ() -> None:
     assert job_with(Sliding(60)).fingerprint != job_with(Count(60)).fingerprint
+
+
+def relations() -> list[tuple[type, str]]:
+    classes = [
+        one for one in vars(steps).values() if dataclasses.is_dataclass(one) and one.__module__ == steps.__name__
+    ]
+    return [(one, field.name) for one in classes for field in dataclasses.fields(one)]
+
+
+@pytest.mark.parametrize(("of", "name"), relations(), ids=lambda given: getattr(given, "__name__", given))
+def test_every_field_of_steps_changes_the_fingerprint(of: type, name: str) -> None:
+    values = {field.name: field.name for field in dataclasses.fields(of)}
+    query = Steps((), (of(**values),)) if of is not Steps else of(**values)
+    changed = dataclasses.replace(of(**values), **{name: "another"})
+    after = changed if isinstance(changed, Steps) else Steps((), (changed,))
+    assert job_with(query).fingerprint != job_with(after).fingerprint

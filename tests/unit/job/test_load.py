@@ -182,8 +182,8 @@ def test_atlas_has_its_own_defaults() -> None:
     job = parse_job(text)
     assert job.ordering("cars") == AtlasOrdering()
     assert job.end_of_log == "hold"
-    assert isinstance(job.query.window, Grid)
-    assert job.query.window.align_us == 0
+    assert isinstance(job.window_query.window, Grid)
+    assert job.window_query.window.align_us == 0
 
 
 @pytest.mark.parametrize(

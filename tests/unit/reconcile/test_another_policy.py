@@ -57,7 +57,7 @@ def test_a_machine_whose_clock_races_finds_the_same_change(lakehouse: Path, monk
 
 def test_windows_of_another_size_are_found(lakehouse: Path) -> None:
     job = _job("20m")
-    wider = dataclasses.replace(job, query=dataclasses.replace(job.query, window=Grid(2 * HOUR, 2 * HOUR)))
+    wider = dataclasses.replace(job, query=dataclasses.replace(job.window_query, window=Grid(2 * HOUR, 2 * HOUR)))
     found = policy(job, lakehouse, results(wider, lakehouse))
     assert found is not None
     assert found.change.settings[0] == ("query.window.size", "1h", "2h")

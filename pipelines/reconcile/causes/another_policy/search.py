@@ -176,7 +176,9 @@ class Search:
         if len(arrivals) > READ_AS_A_WHOLE:
             return
         fates = recompute(self.job, arrivals, OutputRange(), self.evaluate).fates
-        yield from threshold_changes(self.job, fates, [seed.end_us, seed.end_us - reach_us(self.job.query.window)])
+        yield from threshold_changes(
+            self.job, fates, [seed.end_us, seed.end_us - reach_us(self.job.window_query.window)]
+        )
 
     def _explained(self, change: Change) -> int:
         """How many differing samples the change explains; 0 as soon as an equal one breaks."""

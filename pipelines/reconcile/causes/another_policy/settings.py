@@ -108,7 +108,7 @@ def round_changes(job: Job) -> Iterator[Change]:
     for names in [*((name,) for name in inputs), *([inputs] if len(inputs) > 1 else [])]:
         for setting in _round_settings(job.ordering(names[0])):
             yield from with_setting(job, names, setting)
-    for window in _round_windows(job.query.window):
+    for window in _round_windows(job.window_query.window):
         yield from _with_window(job, window)
 
 
@@ -137,7 +137,7 @@ def threshold_changes(job: Job, fates: Sequence[Fate], bounds_us: Sequence[int])
 
 def window_changes(job: Job, spans_us: Sequence[tuple[int, int]]) -> Iterator[Change]:
     """The window's size and grid as the live rows' starts and ends (``spans_us``) show them."""
-    window = job.query.window
+    window = job.window_query.window
     if not spans_us or not isinstance(window, (Grid, Sliding)):
         return
     (size_us, _), *_ = Counter(end - start for start, end in sorted(spans_us)).most_common(1)
@@ -184,8 +184,8 @@ def roundest(low_us: int, high_us: int) -> int | None:
 
 
 def _inputs(job: Job) -> tuple[str, ...]:
-    join = job.query.join
-    return (join.left, join.right) if join is not None else job.query.sources
+    join = job.window_query.join
+    return (join.left, join.right) if join is not None else job.window_query.sources
 
 
 def _round_settings(ordering: Ordering) -> Iterator[Setting]:
@@ -206,14 +206,14 @@ def _round_windows(window: Window) -> Iterator[Window]:
 
 def _with_window(job: Job, window: Window) -> Iterator[Change]:
     """The job with a window of the same kind; nothing if it is the same."""
-    before = job.query.window
+    before = job.window_query.window
     settings = tuple(
         (f"query.window.{name.removesuffix('_us')}", _written(getattr(before, name), name), _written(tried, name))
         for name in (field.name for field in dataclasses.fields(window))
         if getattr(before, name) != (tried := getattr(window, name))
     )
     if settings:
-        yield Change(dataclasses.replace(job, query=dataclasses.replace(job.query, window=window)), settings)
+        yield Change(dataclasses.replace(job, query=dataclasses.replace(job.window_query, window=window)), settings)
 
 
 def _written(value: object, field: str) -> str:
