@@ -1,0 +1,1 @@
+"""Stream Analytics scripts: T-SQL as it stands, to :class:`~pipelines.core.steps.Steps`."""
