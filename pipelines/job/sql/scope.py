@@ -1,0 +1,41 @@
+"""What an expression of a script is translated against: the names it sees and the job's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from sqlglot import exp
+
+from pipelines.job.sql.types import Typed
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of the job file that expressions depend on. ``file`` is the script as messages name it."""
+
+    file: str
+    string_comparison: Literal["exact", "ignore_case"] = "exact"
+    on_cast_error: Literal["fail", "null", "drop_row"] = "fail"
+    functions: Mapping[str, str] = field(default_factory=dict)
+    """Spark SQL over ``$1``, ``$2``, .. by the name of the user's function, in lower case."""
+
+
+class Scope(Protocol):
+    """The names that an expression sees where it stands."""
+
+    def resolve(self, path: tuple[str, ...], node: exp.Expression) -> Typed:
+        """A column, or what the path leads to in records (Q42), without case; Refused where there is none."""
+        ...
+
+    def call(self, node: exp.Expression) -> Typed | None:
+        """The value of a call that the clause has computed already: an aggregate, an analytic function, a group key.
+
+        None if the node is none of these; the translator then translates it itself.
+        """
+        ...
+
+    def place(self, node: exp.Expression) -> tuple[int, int]:
+        """Line and column of a node in the file, counted from 1."""
+        ...
