@@ -1,4 +1,4 @@
-"""The algebra of half-open ranges ``[from, to)`` of instants, whose ends may be open."""
+"""Operations on half-open ranges ``[from, to)`` of instants; an end of None is open."""
 
 from __future__ import annotations
 
@@ -9,25 +9,24 @@ from pipelines.core.model import OutputRange
 from pipelines.core.time import DAY, MAX_INSTANT_US, MIN_INSTANT_US, to_datetime
 
 
-def common(one: OutputRange, other: OutputRange) -> OutputRange | None:
-    """What is in both; None if nothing is."""
-    from_us = max(_bounds(one)[0], _bounds(other)[0])
-    to_us = min(_bounds(one)[1], _bounds(other)[1])
+def common(left: OutputRange, right: OutputRange) -> OutputRange | None:
+    """The intersection of both; None if it is empty."""
+    from_us = max(_bounds(left)[0], _bounds(right)[0])
+    to_us = min(_bounds(left)[1], _bounds(right)[1])
     return _range(from_us, to_us) if from_us < to_us else None
 
 
-def inside(ranges: Iterable[OutputRange], other: OutputRange) -> list[OutputRange]:
-    """The parts of ``ranges`` that are in ``other``."""
-    return [part for one in ranges if (part := common(one, other)) is not None]
+def inside(ranges: Iterable[OutputRange], limit: OutputRange) -> list[OutputRange]:
+    """The parts of ``ranges`` that are in ``limit``."""
+    return [part for each in ranges if (part := common(each, limit)) is not None]
 
 
-def outside(ranges: Iterable[OutputRange], other: OutputRange) -> list[OutputRange]:
-    """The parts of ``ranges`` that are not in ``other``."""
-    cut_from_us, cut_to_us = _bounds(other)
+def outside(ranges: Iterable[OutputRange], limit: OutputRange) -> list[OutputRange]:
+    """The parts of ``ranges`` that are not in ``limit``."""
+    limit_from_us, limit_to_us = _bounds(limit)
     found = []
-    for one in ranges:
-        from_us, to_us = _bounds(one)
-        for first_us, last_us in ((from_us, min(to_us, cut_from_us)), (max(from_us, cut_to_us), to_us)):
+    for from_us, to_us in map(_bounds, ranges):
+        for first_us, last_us in ((from_us, min(to_us, limit_from_us)), (max(from_us, limit_to_us), to_us)):
             if first_us < last_us:
                 found.append(_range(first_us, last_us))
     return found
@@ -42,10 +41,10 @@ def days_of(output: OutputRange) -> Iterator[tuple[date, OutputRange]]:
         yield to_datetime(day_us).date(), part
 
 
-def _bounds(one: OutputRange) -> tuple[int, int]:
-    """The range with its open ends closed by instants that no row has or passes."""
-    from_us = MIN_INSTANT_US if one.from_us is None else one.from_us
-    return from_us, MAX_INSTANT_US + 1 if one.to_us is None else one.to_us
+def _bounds(output: OutputRange) -> tuple[int, int]:
+    """``[from, to)`` in numbers; an open end is the least instant that a row can have, or one after the greatest."""
+    from_us = MIN_INSTANT_US if output.from_us is None else output.from_us
+    return from_us, MAX_INSTANT_US + 1 if output.to_us is None else output.to_us
 
 
 def _range(from_us: int, to_us: int) -> OutputRange:

@@ -1,7 +1,7 @@
-"""The job as frozen data: what the engines, the plan and the tables are derived from.
+"""The job as frozen data, and the rows that engines take and give.
 
-A :class:`Job` is what a job file means once names are checked, durations are microseconds and defaults are filled in.
-Nothing here reads files or knows Spark.
+A :class:`Job` is a job file with checked names, durations in microseconds and defaults filled in.
+Nothing here reads files or uses Spark.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Column:
 class Input:
     """One input of a job, as section ``inputs`` of the job file describes it.
 
-    ``match_on`` of an edge is what the job file names, or every column that says neither start, end nor edge.
+    ``match_on`` of an edge is the job file's list, or every column that start, end and edge kind are not read from.
     """
 
     name: str
@@ -52,10 +52,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class StreamAnalyticsOrdering:
-    """Early guard, late tolerance and out-of-order tolerance of Azure Stream Analytics.
-
-    ``early_arrival_us`` None: no guard. ``late_arrival_us`` None: unbounded.
-    """
+    """Tolerances of Azure Stream Analytics. ``early_arrival_us`` None: off. ``late_arrival_us`` None: unbounded."""
 
     early_arrival_us: int | None = 5 * MINUTE
     late_arrival_us: int | None = 5 * SECOND
@@ -124,12 +121,12 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """stream_analytics: equal system timestamps. stream_insight: between neighbouring endpoints."""
+    """stream_analytics: rows of one system timestamp. stream_insight: between two neighbouring starts and ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Runs of ``n`` consecutive distinct start times (stream_insight)."""
+    """``n`` consecutive distinct start times (stream_insight)."""
 
     n: int
 
@@ -163,20 +160,8 @@ class Aggregate:
 
 AGGREGATE_FUNCTIONS = frozenset(
     {
-        "count",
-        "sum",
-        "avg",
-        "min",
-        "max",
-        "stddev_samp",
-        "stddev_pop",
-        "var_samp",
-        "var_pop",
-        "percentile_cont",
-        "percentile_disc",
-        "first",
-        "last",
-        "collect",
+        *("count", "sum", "avg", "min", "max", "stddev_samp", "stddev_pop", "var_samp", "var_pop"),
+        *("percentile_cont", "percentile_disc", "first", "last", "collect"),
     }
 )
 
@@ -196,10 +181,10 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is computed: exactly one of ``sources`` (one input, or a union) and ``join`` is filled.
+    """What is computed: exactly one of ``sources`` (one input, or a union) and ``join`` is set.
 
-    ``group_by`` holds column names as the job file writes them (``a.plate`` in a join); :func:`output_name` gives
-    the name in the result.
+    ``group_by`` lists columns as the job file writes them (``a.plate`` in a join); :func:`output_name` gives the name
+    in the result.
     """
 
     window: Window
@@ -208,6 +193,16 @@ class Query:
     join: Join | None = None
     where: str | None = None
     group_by: tuple[str, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of the inputs that the query reads."""
+        return self.sources if self.join is None else (self.join.left, self.join.right)
+
+    @property
+    def windows(self) -> tuple[tuple[str | None, SimpleWindow], ...]:
+        """Each window with its ``window_id``, which is None unless the query has ``any_of`` (S13)."""
+        return self.window.members if isinstance(self.window, AnyOf) else ((None, self.window),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,14 +219,11 @@ class Job:
     keep_verdicts: Literal["exceptions", "all"] = "exceptions"
     stream_windows: str = ""
     stream_columns: tuple[tuple[str, str], ...] = ()
-    """Columns of the live run's table that are called otherwise there: (name there, name in ``windows/<job>``)."""
+    """Columns of the live run's table that have another name there: (name there, name in ``windows/<job>``)."""
 
     def input(self, name: str) -> Input:
         """The input of that name; KeyError if there is none."""
-        for candidate in self.inputs:
-            if candidate.name == name:
-                return candidate
-        raise KeyError(name)
+        return {source.name: source for source in self.inputs}[name]
 
     def ordering(self, name: str) -> Ordering:
         """The ordering policy of that input."""
@@ -239,39 +231,29 @@ class Job:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of what engines read of the job (:data:`FINGERPRINTED`), 64 hex digits.
+        """SHA-256 of all fields but those of :data:`CHANGE_NO_RESULT`, 64 hex digits.
 
-        Layout, comments, spelled-out defaults and settings that change no result do not change it.
+        Layout, comments and spelled-out defaults of the job file do not change it.
         """
         text = json.dumps(_fingerprinted(self), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-FINGERPRINTED: dict[type, tuple[str, ...]] = {
-    Job: ("profile", "inputs", "orderings", "query", "end_of_log", "keep_verdicts"),
-    Input: ("name", "columns", "timestamp_by", "over", "partitions", "shape", "end_by", "edge_by", "match_on"),
-    Column: ("name", "type"),
-    StreamAnalyticsOrdering: ("early_arrival_us", "late_arrival_us", "out_of_order_us", "action"),
-    AtlasOrdering: ("allowed_lateness_us", "boundary"),
-    StreamInsightOrdering: ("action", "every_events", "every_us", "delay_us", "import_from"),
-    Query: ("window", "aggregates", "sources", "join", "where", "group_by"),
-    Join: ("left", "right", "on", "unit", "from_units", "to_units", "kind"),
-    Aggregate: ("name", "function", "argument", "distinct", "parameter"),
-    Grid: ("size_us", "hop_us", "offset_us", "align_us"),
-    Sliding: ("size_us",),
-    Session: ("timeout_us", "max_duration_us", "partition_by", "align_us"),
-    Snapshot: (),
-    Count: ("n",),
-    AnyOf: ("members",),
+CHANGE_NO_RESULT: dict[type, tuple[str, ...]] = {
+    Job: ("name", "strict_limits", "stream_windows", "stream_columns"),
+    Input: ("sub_microsecond",),
+    AtlasOrdering: ("idle_timeout_us", "idle_rule", "partition_idle_timeout_us"),
+    StreamInsightOrdering: ("to_infinity_on_shutdown",),
 }
-"""The fields that engines read. The others describe the live job, bound what is accepted, or say where tables are."""
+"""Fields that no engine reads: they describe the live job, limit what is accepted, or name tables."""
 
 
 def _fingerprinted(value: object) -> object:
-    """JSON-ready data in which each dataclass names its class, so that different windows never look alike."""
+    """JSON-ready data in which each dataclass names its class, so that windows of different kinds differ."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {name: _fingerprinted(getattr(value, name)) for name in FINGERPRINTED[type(value)]}
-        return {"is": type(value).__name__, **fields}
+        left_out = CHANGE_NO_RESULT.get(type(value), ())
+        names = [field.name for field in dataclasses.fields(value) if field.name not in left_out]
+        return {"is": type(value).__name__, **{name: _fingerprinted(getattr(value, name)) for name in names}}
     if isinstance(value, tuple):
         return [_fingerprinted(item) for item in value]
     return value
@@ -301,7 +283,7 @@ class Arrival:
     """One row of an arrival log: an event, or a punctuation when ``punctuation_us`` is set.
 
     ``payload`` maps every column of the input to its value; instants are microseconds as ``int``.
-    ``input_partition`` is None only on a punctuation that speaks for all partitions.
+    ``input_partition`` is None only on a punctuation that applies to all partitions.
     """
 
     input: str
@@ -315,21 +297,15 @@ class Arrival:
 
 Verdict = Literal["accepted", "adjusted", "dropped", "partial"]
 REASONS = (
-    "invalid_time",
-    "invalid_key",
-    "early",
-    "before_current_time",
-    "late",
-    "out_of_order",
-    "orphan_end",
-    "cancelled",
+    *("invalid_time", "invalid_key", "early", "before_current_time"),
+    *("late", "out_of_order", "orphan_end", "cancelled"),
 )
-"""Every reason a verdict may carry, in the order in which a verdict lists them."""
+"""Every reason that a verdict can have, in the order in which a verdict lists them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What became of one event: one row of ``verdicts/<job>``."""
+    """The verdict on one event: one row of ``verdicts/<job>``."""
 
     input: str
     input_partition: int
@@ -346,7 +322,7 @@ class Fate:
 
 @dataclass(frozen=True, slots=True)
 class WindowRow:
-    """One window result: ``values`` holds group keys and aggregates by output name."""
+    """One window result: ``values`` are group keys and aggregates by output name."""
 
     window_start_us: int
     window_end_us: int

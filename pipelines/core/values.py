@@ -1,7 +1,7 @@
-"""SQL's view of values: which are equal in a grouping, and which comes first.
+"""SQL's equality and order of payload values.
 
-Payload values are what :class:`~pipelines.core.model.Arrival` carries: instants as ``int`` microseconds, dates, floats,
-decimals, text, booleans, None.
+The payload of an :class:`~pipelines.core.model.Arrival` has instants as ``int`` microseconds, dates, floats, decimals,
+text, booleans, None.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def grouping_key(value: object) -> Hashable:
 
 
 def grouped_value(value: object) -> object:
-    """The value that stands for its group in a result: -0.0 is shown as 0.0."""
+    """The value that a result shows for a group, a minimum or a maximum: 0.0 instead of -0.0."""
     return value + 0.0 if isinstance(value, float) else value
 
 

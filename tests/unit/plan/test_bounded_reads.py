@@ -341,7 +341,7 @@ def test_a_snapshot_reads_every_endpoint_since_the_start_of_what_is_still_alive_
 @pytest.mark.parametrize(
     ("of", "why"),
     [
-        (job("atlas", "{session: {gap: 5m}}", "{boundary: processing_time}"), "clock"),
+        (job("atlas", "{session: {gap: 5m}}", "{boundary: processing_time}"), "a session by processing time"),
         (job("stream_insight", "{count: {n: 2}}", "{advance: {every: 1}, action: drop}"), "count window"),
         (
             job(

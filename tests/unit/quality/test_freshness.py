@@ -94,8 +94,8 @@ def test_undeclared_partitions_settle_no_atlas_day_and_the_answer_says_what_woul
         tmp_path, job("atlas", "{allowed_lateness: 5m}"), *FIRST, *SECOND, (0, "05T12:00:00", "05T12:00:00")
     )
     assert found.day is None
-    assert "no day is settled: an input partition not heard so far" in found.why
-    assert "'partitions' of input bikes says how many there are" in found.why
+    assert "no day is settled: the watermark would wait for an input partition" in found.why
+    assert "set 'partitions' of input bikes" in found.why
 
 
 def test_a_log_shorter_than_a_day_has_no_settled_day(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_log_shorter_than_a_day_has_no_settled_day(tmp_path: Path) -> None:
         ),
         (
             job("atlas", "{boundary: processing_time}", "{session: {gap: 1h}}", ", partitions: 2"),
-            "a session by the clock goes on as long as arrivals do",
+            "a session by processing time continues as long as arrivals follow each other",
         ),
     ],
 )
