@@ -1,12 +1,41 @@
-"""Operations on half-open ranges ``[from, to)`` of instants; an end of None is open."""
+"""Half-open ranges ``[from, to)`` of instants, whose ends may be open (None): operations on them, and their text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import date
 
+from pipelines.core.errors import UsageError
 from pipelines.core.model import OutputRange
-from pipelines.core.time import DAY, MAX_INSTANT_US, MIN_INSTANT_US, to_datetime
+from pipelines.core.time import DAY, MAX_INSTANT_US, MIN_INSTANT_US, format_instant, parse_instant, to_datetime
+
+
+def parse_range(from_: str | None, to: str | None, names: tuple[str, str] = ("from", "to")) -> OutputRange:
+    """The range between two instants; None leaves a side open. ``names`` are the keys that an error names.
+
+    Raises :class:`UsageError` for text that is no instant, and for a range that contains nothing.
+    """
+    ends_us: list[int | None] = []
+    for name, text in zip(names, (from_, to), strict=True):
+        try:
+            ends_us.append(None if text is None else parse_instant(text))
+        except ValueError as error:
+            raise UsageError(str(error), key=name) from None
+    output = OutputRange(*ends_us)
+    if output.from_us is not None and output.to_us is not None and output.from_us >= output.to_us:
+        raise UsageError(f"{names[0]} must be before {names[1]}: the range is half-open", key=names[0])
+    return output
+
+
+def format_range(output: OutputRange) -> str:
+    """``[2013-01-01T00:00:00Z, the end)``"""
+    return f"[{format_ends(output.from_us, output.to_us)})"
+
+
+def format_ends(from_us: int | None, to_us: int | None) -> str:
+    """Both ends of a range, without its brackets."""
+    first = "the beginning" if from_us is None else format_instant(from_us)
+    return f"{first}, {'the end' if to_us is None else format_instant(to_us)}"
 
 
 def common(left: OutputRange, right: OutputRange) -> OutputRange | None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
+from pipelines.core.intervals import format_ends
 from pipelines.core.model import OutputRange
 from pipelines.core.time import format_instant
 from pipelines.plan.definition import Plan, ReadTable, SummaryUse, Writer, WrittenTable
@@ -109,12 +110,6 @@ def _initial_state(one: SummaryUse) -> str:
         f"{begin}: it lacks {one.days_made} of {one.days} days of arrivals, which took one pass over columns of"
         f" {one.rows} rows in {one.files} files, {format_bytes(one.size_bytes)}"
     )
-
-
-def format_ends(from_us: int | None, to_us: int | None) -> str:
-    """Both ends of a range, without its brackets."""
-    first = "the beginning" if from_us is None else format_instant(from_us)
-    return f"{first}, {'the end' if to_us is None else format_instant(to_us)}"
 
 
 def format_bytes(size_bytes: int) -> str:

@@ -32,9 +32,9 @@ from pipelines.plan.bounded_reads import BoundedReads, bounded_reads
 from pipelines.plan.initial_state import InitialStates
 from pipelines.plan.watermark_strategy import WatermarkStrategy
 from pipelines.reference.engine import run
-from pipelines.transcripts.history import ListedHistory
+from pipelines.transcripts.engines import arrival_frame, arrival_frames, reference_outcome, run_batch, tiny_programs
 from pipelines.transcripts.judge import Outcome
-from pipelines.transcripts.run import arrival_frame, arrival_frames, reference_outcome, run_batch, tiny_programs
+from pipelines.transcripts.listed_history import ListedHistory
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

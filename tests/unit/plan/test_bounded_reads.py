@@ -13,7 +13,7 @@ from pipelines.job.load import parse_job
 from pipelines.plan.bounded_reads import BoundedReads, bounded_reads, why_whole_log
 from pipelines.plan.initial_state import InitialStates, initial_state_of
 from pipelines.reference.engine import Outcome, run
-from pipelines.transcripts.history import ListedHistory
+from pipelines.transcripts.listed_history import ListedHistory
 
 NOON = parse_instant("2026-01-01T12:00:00Z")
 RANGE = OutputRange(NOON, NOON + HOUR)
