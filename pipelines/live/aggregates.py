@@ -15,7 +15,7 @@ from typing import Any
 
 from pipelines.core.errors import DataRefused, UsageError
 from pipelines.core.model import Aggregate
-from pipelines.live.values import rank, same
+from pipelines.core.values import grouping_key, order_key
 
 _BIGINT_MAX = 2**63 - 1
 _EXACT = Context(prec=120)
@@ -37,7 +37,7 @@ def aggregate(one: Aggregate, values: Sequence[Any]) -> Any:
         return values[-1]
     present = [value for value in values if value is not None]
     if function == "count":
-        return len({same(value) for value in present}) if one.distinct else len(present)
+        return len({grouping_key(value) for value in present}) if one.distinct else len(present)
     if function == "collect":
         return present
     return _FUNCTIONS[function](one, present) if present else None
@@ -128,7 +128,7 @@ def _deviation(one: Aggregate, values: list[Any]) -> float | None:
 
 def _sorted_doubles(one: Aggregate, values: list[Any]) -> list[float]:
     _kind(one, values)
-    return sorted((float(value) for value in values), key=rank)
+    return sorted((float(value) for value in values), key=order_key)
 
 
 def _percentile_cont(one: Aggregate, values: list[Any]) -> float:
@@ -154,8 +154,8 @@ def _percentile_disc(one: Aggregate, values: list[Any]) -> float:
 _FUNCTIONS: dict[str, Callable[[Aggregate, list[Any]], Any]] = {
     "sum": _sum,
     "avg": _avg,
-    "min": lambda _, values: min(values, key=rank),
-    "max": lambda _, values: max(values, key=rank),
+    "min": lambda _, values: min(values, key=order_key),
+    "max": lambda _, values: max(values, key=order_key),
     "stddev_samp": _deviation,
     "stddev_pop": _deviation,
     "var_samp": _variance,

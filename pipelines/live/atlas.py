@@ -1,192 +1,176 @@
-"""atlas, live: watermarks of an input's partitions, and windows closed document by document in arrival order."""
+"""The ordering policy of atlas, live (A1 to A5, A7 to A9): documents are decided one by one in arrival order.
+
+Lateness depends on the windows: on those that are closed (A5), or on the sessions that are open (A8).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pipelines.core.model import AtlasOrdering, Grid, Session
-from pipelines.live.state.program import Program
-from pipelines.live.state.rows import Decision, Event, Row, decide
-from pipelines.live.values import all_same
-from pipelines.live.windows.assign import starts_of
+from pipelines.core.model import AtlasOrdering, Fate, Grid, Session, SimpleWindow, Verdict
+from pipelines.live.ordering import Decided
+from pipelines.live.query import WindowBuffer
+from pipelines.live.state.arrivals import EVERY_PARTITION, ArrivalQueue, Event, Partitions, events_of
+from pipelines.live.state.compiled_job import CompiledJob
+from pipelines.live.state.messages import Commit
+from pipelines.live.state.output import WindowResult, decide, verdicts_of
+from pipelines.live.state.rows import NEVER, CountedRows, Row
+from pipelines.live.windows.gap_sessions import GapSessions
+from pipelines.live.windows.start_aligned import StartAlignedBuffer, starts_of
 
 
 @dataclass(slots=True)
-class Partition:
-    """What one partition has said: the greatest time seen, and up to where it lets windows close."""
+class PartitionTime:
+    """How far one partition has come, in microseconds: ``seen`` is ``max(E, P)``, ``closed`` is ``max(E - L, P)``."""
 
-    seen: int | None = None
-    closed: int | None = None
+    seen: int = NEVER
+    closed: int = NEVER
 
-    def hear(self, seen: int, closed: int) -> None:
+    def advance(self, seen: int, closed: int) -> None:
         """Raise both; neither ever falls."""
-        self.seen = seen if self.seen is None else max(self.seen, seen)
-        self.closed = closed if self.closed is None else max(self.closed, closed)
+        self.seen = max(self.seen, seen)
+        self.closed = max(self.closed, closed)
 
 
 @dataclass(slots=True)
-class OpenSession:
-    """A session that still takes documents."""
+class InputTime:
+    """How far an input has come: each of its partitions, and its last arrival in microseconds."""
 
-    first: int
-    last: int
-    rows: list[Row]
+    ordering: AtlasOrdering
+    partitions: dict[int, PartitionTime] = field(default_factory=dict)
+    last_arrival: int = NEVER
+
+    @property
+    def by_clock(self) -> bool:
+        """Do documents count at their arrival (A9)?"""
+        return self.ordering.boundary == "processing_time"
+
+    def punctuate(self, partition: int, time_us: int) -> None:
+        """A punctuation for one partition or for all."""
+        for number in self.partitions if partition == EVERY_PARTITION else [partition]:
+            self.partitions[number].advance(time_us, time_us)
+
+    @property
+    def watermark(self) -> int:
+        """The least over the partitions of ``max(E, P)`` (A3)."""
+        return min([one.seen for one in self.partitions.values()], default=NEVER)
+
+    @property
+    def closed(self) -> int:
+        """C: windows that end at it or before are closed (A4, A9)."""
+        if self.by_clock:
+            return self.last_arrival
+        return min([one.closed for one in self.partitions.values()], default=NEVER)
 
 
 @dataclass(slots=True)
-class Atlas:
-    """The state of the policy. ``clock`` is the last arrival of an input; ``sessions`` are open ones by chain."""
+class AtlasPolicy:
+    """The state of the policy: how far each input has come, and the sessions where the query has such windows."""
 
-    known: dict[str, frozenset[int]] = field(default_factory=dict)
-    partitions: dict[str, dict[int, Partition]] = field(default_factory=dict)
-    clock: dict[str, int] = field(default_factory=dict)
-    sessions: dict[Hashable, list[OpenSession]] = field(default_factory=dict)
-    ended: list[tuple[int, int, list[Row]]] = field(default_factory=list)
+    compiled: CompiledJob
+    partitions: Partitions
+    queue: ArrivalQueue = field(init=False)
+    sessions: GapSessions | None = field(init=False)
+    times: dict[str, InputTime] = field(default_factory=dict)
 
-    def take(self, program: Program, events: Iterable[Event]) -> tuple[list[Decision], list[tuple[Event, Row]]]:
-        """Decide ``events``, which stand in arrival order over all inputs."""
-        decisions: list[Decision] = []
-        counted: list[tuple[Event, Row]] = []
+    def __post_init__(self) -> None:
+        window = self.compiled.job.query.window
+        self.queue = ArrivalQueue(self.partitions)
+        self.sessions = GapSessions(self.compiled, window) if isinstance(window, Session) else None
+
+    def decide(self, commit: Commit) -> Decided:
+        """See :meth:`OrderingPolicy.decide`."""
+        self.queue.put(events_of(self.compiled, commit))
+        return self._decide(self.queue.take_due())
+
+    def decide_rest(self) -> Decided:
+        """See :meth:`OrderingPolicy.decide_rest`."""
+        return self._decide(self.queue.take_all())
+
+    def bound(self, name: str) -> int:
+        """See :meth:`OrderingPolicy.bound`: windows that end before it are closed (A4)."""
+        closed = self._time(name).closed
+        return closed if closed == NEVER else closed + 1
+
+    def buffer(self, window_id: str | None, window: SimpleWindow) -> WindowBuffer:
+        """See :meth:`OrderingPolicy.buffer`."""
+        if self.sessions is not None:
+            return self.sessions
+        assert isinstance(window, Grid)
+        return StartAlignedBuffer(self.compiled, window_id, window)
+
+    def emits(self, _: WindowResult) -> bool:
+        """See :meth:`OrderingPolicy.emits`."""
+        return True
+
+    def emits_at_end(self, result: WindowResult) -> bool:
+        """See :meth:`OrderingPolicy.emits_at_end` (A12)."""
+        return all(result.end_us < self.bound(name) for name in self.compiled.sources)
+
+    # -- one row ------------------------------------------------------------------------------------------------------
+
+    def _time(self, name: str) -> InputTime:
+        """How far an input has come, with an entry for each partition that the job waits for."""
+        if name not in self.times:
+            ordering = self.compiled.job.ordering(name)
+            assert isinstance(ordering, AtlasOrdering)
+            self.times[name] = InputTime(ordering)
+        for partition in self.partitions.of(name):
+            self.times[name].partitions.setdefault(partition, PartitionTime())
+        return self.times[name]
+
+    def _decide(self, events: Sequence[Event]) -> Decided:
+        times = {part.name: self._time(part.name) for part in self.compiled.job.inputs}
+        fates: list[Fate] = []
+        counted: dict[str, list[Row]] = {}
         for event in events:
-            if event.punctuation is not None:
-                self._punctuation(program, event, event.punctuation)
-                continue
-            decision = self._document(program, event)
-            decisions.append(decision)
-            if decision.system is not None and program.reads(event.input):
-                row = program.row(event, decision.system, None, decision.missed)
-                if self._chained(program) is None:
-                    counted.append((event, row))
-                elif event.passes:
-                    self._join(program, row)
-        return decisions, counted
-
-    def bound(self, program: Program, name: str) -> int | None:
-        """Windows of this input that end before this instant are closed."""
-        closed = self._closed(program, name)
-        return None if closed is None else closed + 1
-
-    def end_sessions(self, program: Program) -> None:
-        """End every open session, as the end of the log does under ``flush``."""
-        window = self._chained(program)
-        if window is not None:
-            open_still = [one for sessions in self.sessions.values() for one in sessions]
-            self.ended += [(one.first, one.last + window.timeout_us, one.rows) for one in open_still]
-            self.sessions = {}
-
-    # -- time ---------------------------------------------------------------------------------------------------------
-
-    def _speakers(self, program: Program, name: str) -> dict[int, Partition]:
-        declared = program.job.input(name).partitions
-        expected = self.known.get(name, frozenset()) if declared is None else range(declared)
-        held = self.partitions.setdefault(name, {})
-        for partition in expected:
-            held.setdefault(partition, Partition())
-        return held
-
-    def _watermark(self, program: Program, name: str) -> int | None:
-        seen = [one.seen for one in self._speakers(program, name).values()]
-        return None if None in seen or not seen else min(one for one in seen if one is not None)
-
-    def _closed(self, program: Program, name: str) -> int | None:
-        if _ordering(program, name).boundary == "processing_time":
-            return self.clock.get(name)
-        closed = [one.closed for one in self._speakers(program, name).values()]
-        return None if None in closed or not closed else min(one for one in closed if one is not None)
-
-    def _punctuation(self, program: Program, event: Event, time: int) -> None:
-        speakers = self._speakers(program, event.input)
-        spoken = (
-            speakers.values() if event.partition is None else [speakers[p] for p in [event.partition] if p in speakers]
-        )
-        for one in spoken:
-            one.hear(time, time)
-        self._pass(program, event)
-
-    def _pass(self, program: Program, event: Event) -> None:
-        """The row is taken: the clock stands at its arrival, and sessions that have ended are closed."""
-        self.clock[event.input] = event.arrival
-        window, closed = self._chained(program), self._closed(program, event.input)
-        if window is None or closed is None or not program.reads(event.input):
-            return
-        for chain, sessions in list(self.sessions.items()):
-            open_still = [one for one in sessions if one.last + window.timeout_us > closed]
-            if len(open_still) == len(sessions):
-                continue
-            for one in sessions:
-                if one.last + window.timeout_us <= closed:
-                    self.ended.append((one.first, one.last + window.timeout_us, one.rows))
-            if open_still:
-                self.sessions[chain] = open_still
+            time, reads = times[event.input], self.compiled.reads(event.input)
+            if event.punctuation_us is not None:
+                fate = None
+                time.punctuate(event.partition, event.punctuation_us)
             else:
-                del self.sessions[chain]
+                fate = self._document(event, time)
+                fates.append(fate)
+            time.last_arrival = event.arrival_us
+            if self.sessions is not None and reads:
+                self.sessions.end(time.closed)
+            if fate is None or fate.system_timestamp_us is None or not reads or not event.passes:
+                continue
+            row = Row.of(self.compiled, event, fate.system_timestamp_us, missed=fate.missed_windows_us)
+            if self.sessions is None:
+                counted.setdefault(event.input, []).append(row)
+            else:
+                self.sessions.join(row)
+        return Decided(verdicts_of(fates), {name: CountedRows(self.compiled, rows) for name, rows in counted.items()})
 
-    # -- one document -------------------------------------------------------------------------------------------------
-
-    def _document(self, program: Program, event: Event) -> Decision:
-        ordering = _ordering(program, event.input)
-        if event.time is None:
-            self._pass(program, event)
+    def _document(self, event: Event, time: InputTime) -> Fate:
+        """The verdict on a document, whose time then counts towards the watermark."""
+        if event.time_us is None:
             return decide(event, "dropped", ("invalid_time",))
-        by_clock = ordering.boundary == "processing_time"
-        time = event.arrival if by_clock else event.time
-        watermark = self._watermark(program, event.input)
-        verdict = "accepted"
+        counts_at, watermark = event.arrival_us if time.by_clock else event.time_us, time.watermark
         missed: tuple[int, ...] = ()
-        if program.reads(event.input):
-            window = self._chained(program)
-            if window is None:
-                verdict, missed = self._missed(program, event.input, time)
-            else:
-                bound = self.clock.get(event.input) if by_clock else watermark
-                if bound is not None and time < bound and not self._fitting(program, window, event.values, time):
-                    verdict = "dropped"
-        assert event.partition is not None
-        speaker = self._speakers(program, event.input).get(event.partition)
-        if speaker is not None:
-            speaker.hear(event.time, event.time - ordering.allowed_lateness_us)
-        self._pass(program, event)
-        reasons = () if verdict == "accepted" else ("late",)
-        system = None if verdict == "dropped" else time
-        return decide(event, verdict, reasons, system=system, watermark=watermark, missed=missed)
+        verdict: Verdict = "accepted"
+        if not self.compiled.reads(event.input):
+            pass
+        elif self.sessions is None:
+            verdict, missed = self._missed(counts_at, time.closed)
+        elif not time.by_clock and counts_at < watermark and not self.sessions.fitting(event.values, counts_at):
+            verdict = "dropped"
+        time.partitions[event.partition].advance(event.time_us, event.time_us - time.ordering.allowed_lateness_us)
+        return decide(
+            event,
+            verdict,
+            () if verdict == "accepted" else ("late",),
+            system_timestamp_us=None if verdict == "dropped" else counts_at,
+            watermark_us=None if watermark == NEVER else watermark,
+            missed_windows_us=missed,
+        )
 
-    def _missed(self, program: Program, name: str, time: int) -> tuple[str, tuple[int, ...]]:
-        window, closed = program.job.query.window, self._closed(program, name)
+    def _missed(self, time: int, closed: int) -> tuple[Verdict, tuple[int, ...]]:
+        """The verdict by the windows that were closed before the document came (A5), and their starts."""
+        window = self.compiled.job.query.window
         assert isinstance(window, Grid)
         starts = starts_of(window, time, time + 1)
-        missed = tuple(start for start in starts if closed is not None and start + window.size_us <= closed)
+        missed = tuple([start for start in starts if start + window.size_us <= closed])
         return "accepted" if not missed else "dropped" if len(missed) == len(starts) else "partial", missed
-
-    # -- sessions -----------------------------------------------------------------------------------------------------
-
-    def _chained(self, program: Program) -> Session | None:
-        window = program.job.query.window
-        return window if isinstance(window, Session) else None
-
-    def _fitting(self, program: Program, window: Session, values: tuple[object, ...], time: int) -> list[OpenSession]:
-        chain = _chain(program, window, values)
-        gap = window.timeout_us
-        return [one for one in self.sessions.get(chain, []) if one.first - gap < time < one.last + gap]
-
-    def _join(self, program: Program, row: Row) -> None:
-        window = self._chained(program)
-        assert window is not None
-        fitting = self._fitting(program, window, row.values, row.start)
-        chain = _chain(program, window, row.values)
-        rest = [one for one in self.sessions.get(chain, []) if not any(one is other for other in fitting)]
-        first = min([row.start, *(one.first for one in fitting)])
-        last = max([row.start, *(one.last for one in fitting)])
-        rows = [member for one in fitting for member in one.rows]
-        rows.append(row)
-        self.sessions[chain] = [*rest, OpenSession(first, last, rows)]
-
-
-def _chain(program: Program, window: Session, values: tuple[object, ...]) -> Hashable:
-    return all_same([values[program.places[column]] for column in window.partition_by])
-
-
-def _ordering(program: Program, name: str) -> AtlasOrdering:
-    ordering = program.job.ordering(name)
-    assert isinstance(ordering, AtlasOrdering)
-    return ordering

@@ -28,7 +28,7 @@ from pipelines.lakehouse import runs
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.live.run import stream
 from pipelines.live.spark.announcements import latest
-from pipelines.live.state.program import refuse
+from pipelines.live.state.compiled_job import refuse
 from pipelines.reference.engine import run
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ def test_triggers_of_any_size_give_the_same_for_a_commit_of_many_files(tmp_path:
     assert table is not None
     assert len(table.file_uris()) > 3
     for files in (1, 2, 1000):
-        stream(job, lakehouse, spark=spark, files_per_trigger=files, anew=True)
+        stream(job, lakehouse, spark=spark, files_per_trigger=files, from_start=True)
         assert given(lakehouse, job) == expected(job, log)
         assert verdict_count(lakehouse, job) == len(log)
 
@@ -235,7 +235,7 @@ def test_a_partition_heard_late_and_a_job_that_changed_begin_the_stream_again(
     wider = parse_job(TOLLS.replace("late_arrival: 20m", "late_arrival: 40m"))
     with pytest.raises(UsageError, match="another version of the job file"):
         stream(wider, lakehouse, spark=spark)
-    stream(wider, lakehouse, spark=spark, anew=True)
+    stream(wider, lakehouse, spark=spark, from_start=True)
     assert given(lakehouse, wider) == expected(wider, log)
 
 
@@ -283,7 +283,8 @@ _RUN = """
 import os, signal, sys
 from pathlib import Path
 from pipelines.job.load import parse_job
-from pipelines.live import run, sink
+from pipelines.live import run
+from pipelines.live.spark import sink
 from pipelines.runtime.session import session
 job, root, at = parse_job(Path(sys.argv[1]).read_text()), sys.argv[2], int(sys.argv[3])
 commits = 0

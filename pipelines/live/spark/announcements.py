@@ -1,8 +1,8 @@
-"""The stream's own log: announcements of what the arrival logs hold, written before the stream is to read it.
+"""The stream's own log: announcements of what the arrival logs hold, written before the stream reads it.
 
 Table ``_control/<job>``, append-only: one row is one announcement of one *generation*. A generation is one reading of
-the logs from their first commit on; it has a checkpoint of its own. A later one begins where the results of the one
-before cannot stand: a partition turned out to exist that had not been known.
+the logs from their first commit on; it has its own checkpoint. The next one begins where results of the one before may
+be wrong: the log has a partition that had not been known, or the state was saved in another format.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 from urllib.parse import unquote
 
@@ -26,14 +26,16 @@ from pipelines.core.model import Job
 from pipelines.lakehouse.layout import arrivals_table
 from pipelines.lakehouse.root import Lakehouse
 
+STATE_FORMAT = 3
+"""The format of the state in the checkpoints. Raise it whenever a pickled class changes."""
 _COLUMNS = pa.schema([("generation", pa.int32()), ("number", pa.int64()), ("body", pa.string())])
 
 
 @dataclass(frozen=True)
 class Announcement:
     """``versions`` of the arrival logs up to which everything is announced, their ``partitions`` and number of
-    ``rows``; ``portions`` are the files of the commits since the announcement before, a commit at a time, each with its
-    number of rows. ``stream_id`` names the generation in the tables' transactions."""
+    ``rows``; ``commits`` are those since the announcement before, each an input and its files with their numbers of
+    rows. ``stream_id`` names the generation in the tables' transactions."""
 
     generation: int
     number: int
@@ -42,17 +44,18 @@ class Announcement:
     versions: Mapping[str, int]
     partitions: Mapping[str, list[int]]
     rows: int
-    portions: list[dict[str, Any]] = field(default_factory=list)
+    commits: list[dict[str, Any]] = field(default_factory=list)
     end_of_log: bool = False
+    state_format: int = 0
 
 
 def control_uri(lakehouse: Lakehouse, job: Job) -> str:
-    """Where the table lies."""
+    """The table's address."""
     return f"{lakehouse.root}/_control/{job.name}"
 
 
 def checkpoint_uri(lakehouse: Lakehouse, job: Job, generation: int) -> str:
-    """Where Spark keeps what the stream has read, and its state."""
+    """The folder in which Spark keeps what the stream has read, and its state."""
     return f"{lakehouse.root}/_checkpoints/{job.name}/{generation}"
 
 
@@ -63,27 +66,31 @@ def latest(lakehouse: Lakehouse, job: Job) -> Announcement | None:
         return None
     rows = DeltaTable(uri).to_pyarrow_table()
     best = max(rows.to_pylist(), key=lambda row: (row["generation"], row["number"]), default=None)
-    return None if best is None else Announcement(**json.loads(best["body"]))
+    if best is None:
+        return None
+    # another version of Tailrace may have written other keys as well
+    body = json.loads(best["body"])
+    return Announcement(**{one.name: body[one.name] for one in fields(Announcement) if one.name in body})
 
 
-def announce(lakehouse: Lakehouse, job: Job, *, end_of_log: bool, anew: bool = False) -> Announcement:
-    """Write down what the logs hold now. A new generation begins if ``anew``, or if a partition that nobody had
-    declared was heard for the first time after other rows had been decided without it.
+def announce(lakehouse: Lakehouse, job: Job, *, end_of_log: bool, from_start: bool = False) -> Announcement:
+    """Write what the logs hold now. A new generation begins if ``from_start``, if the state has another format, or if
+    rows have come from a partition that was not known while earlier rows were decided.
 
     Raises :class:`UsageError` if an input has no log yet, or the stream was begun under another meaning of the job.
     """
     before = latest(lakehouse, job)
-    if before is not None and before.fingerprint != job.fingerprint and not anew:
+    if before is not None and before.fingerprint != job.fingerprint and not from_start:
         raise UsageError(
             f"the stream of {job.name} was begun under another version of the job file",
             hint="run 'tailrace stream' with --anew to begin again at the start of the log",
         )
     tables = {part.name: _table(lakehouse, part.name) for part in job.inputs}
-    if before is not None and not anew:
-        made = _following(lakehouse, before, tables, end_of_log)
+    if before is not None and not from_start and before.state_format == STATE_FORMAT:
+        following = _following(lakehouse, before, tables, end_of_log)
         known = {part.name: {*before.partitions[part.name], *range(part.partitions or 0)} for part in job.inputs}
-        if not before.rows or all(set(made.partitions[name]) <= numbers for name, numbers in known.items()):
-            return _written(lakehouse, job, made)
+        if not before.rows or all(set(following.partitions[name]) <= numbers for name, numbers in known.items()):
+            return _written(lakehouse, job, following)
     nothing = Announcement(
         generation=0 if before is None else before.generation + 1,
         number=-1,
@@ -92,6 +99,7 @@ def announce(lakehouse: Lakehouse, job: Job, *, end_of_log: bool, anew: bool = F
         versions=dict.fromkeys(tables, -1),
         partitions={name: [] for name in tables},
         rows=0,
+        state_format=STATE_FORMAT,
     )
     return _written(lakehouse, job, _following(lakehouse, nothing, tables, end_of_log))
 
@@ -101,14 +109,12 @@ def _following(
 ) -> Announcement:
     """The announcement after ``before`` in its generation."""
     partitions: dict[str, list[int]] = {}
-    portions: list[dict[str, Any]] = []
-    rows = before.rows
+    commits: list[dict[str, Any]] = []
     for name, table in tables.items():
         known = set(before.partitions[name])
-        for commit in _commits(lakehouse.uri(arrivals_table(name)), before.versions[name] + 1, table.version()):
-            portions.append({"input": name, "files": {one.name: one.rows for one in commit}})
-            rows += sum(one.rows for one in commit)
-            for one in commit:
+        for files in _commits(lakehouse.uri(arrivals_table(name)), before.versions[name] + 1, table.version()):
+            commits.append({"input": name, "files": {one.name: one.rows for one in files}})
+            for one in files:
                 known |= one.partitions(known)
         partitions[name] = sorted(known)
     return replace(
@@ -116,8 +122,8 @@ def _following(
         number=before.number + 1,
         versions={name: table.version() for name, table in tables.items()},
         partitions=partitions,
-        rows=rows,
-        portions=portions,
+        rows=before.rows + sum(sum(commit["files"].values()) for commit in commits),
+        commits=commits,
         end_of_log=end_of_log,
     )
 
@@ -133,7 +139,7 @@ def _table(lakehouse: Lakehouse, name: str) -> DeltaTable:
     if table is None:
         raise UsageError(
             f"the input {name} has no arrival log yet: there is no table {arrivals_table(name)} in {lakehouse.root}",
-            hint=f"load it with 'tailrace ingest JOB --input {name} FILE...', an empty file if it never spoke",
+            hint=f"load it with 'tailrace ingest JOB --input {name} FILE...'; an empty file will do",
         )
     return table
 
@@ -149,7 +155,8 @@ class _File:
     files: PyFileSystem
 
     def partitions(self, known: set[int]) -> set[int]:
-        """The input partitions of its rows; it is read only if its statistics allow others than ``known``."""
+        """The input partitions of its rows that are not ``known``, and maybe known ones. The file is read only if its
+        statistics allow others."""
         least, most = (self.stats.get(which, {}).get("input_partition") for which in ("minValues", "maxValues"))
         if least is not None and most is not None:
             if least == most:

@@ -1,26 +1,26 @@
-"""Rows of one input by the column, in arrival order, and those of them that count; both also row by row."""
+"""Rows of one input by the column."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.live.state.columns import Column, Mask, Numbers, Values
-from pipelines.live.state.program import Program
-from pipelines.live.state.rows import LogOutOfOrder, Place, Row
-from pipelines.live.values import all_same
-
-EVERY_PARTITION = -1
-"""The partition of a row that speaks for all."""
+from pipelines.live.state.arrivals import EVERY_PARTITION, Place, out_of_order
+from pipelines.live.state.columns import Column, Numbers
+from pipelines.live.state.compiled_job import CompiledJob
+from pipelines.live.state.messages import Commit
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """``columns`` are named as :meth:`Program.readings` names them, and ``punctuation``."""
+    """Rows of one input in arrival order; instants in microseconds.
+
+    ``columns`` are named as :meth:`CompiledJob.readings` names them, and ``punctuation``.
+    """
 
     input: str
     rank: int
@@ -30,19 +30,23 @@ class Batch:
     columns: Mapping[str, Column]
 
     @classmethod
-    def of(cls, program: Program, name: str, values: Mapping[str, Values]) -> Batch:
-        """The rows of a portion, which may come in any order."""
-        columns = {key: Column.of(value) for key, value in values.items()}
-        arrival, sequence = (columns.pop(key).whole(0) for key in ("arrival", "sequence"))
+    def of(cls, compiled: CompiledJob, commit: Commit) -> Batch:
+        """The rows of a commit; :class:`LogOutOfOrder` where two rows have the same place."""
+        columns = {name: Column.of(commit.rows[name]) for name in commit.rows.column_names}
+        arrival, sequence = (columns.pop(name).whole(0) for name in ("arrival", "sequence"))
         partition = columns.pop("partition").whole(EVERY_PARTITION)
-        batch = cls(name, program.ranks[name], arrival, partition, sequence, columns)
-        return batch.take(np.lexsort((sequence, partition, arrival)))
+        rows = cls(commit.input, compiled.ranks[commit.input], arrival, partition, sequence, columns)
+        rows = rows.take(np.lexsort((sequence, partition, arrival)))
+        repeated = np.logical_and.reduce([np.diff(one) == 0 for one in (rows.arrival, rows.partition, rows.sequence)])
+        if repeated.any():
+            raise out_of_order(rows.input, int(rows.partition[np.argmax(repeated)]))
+        return rows
 
     def __len__(self) -> int:
         return len(self.arrival)
 
     def take(self, where: npt.NDArray[Any]) -> Batch:
-        """The rows at these places, or where a mask is True."""
+        """The rows at these indices, or where a mask is True."""
         if where.dtype == np.bool_ and where.all():
             return self
         columns = {name: column.take(where) for name, column in self.columns.items()}
@@ -52,65 +56,28 @@ class Batch:
         """The columns ``letter`` 0 to ``count`` - 1."""
         return [self.columns[f"{letter}{index}"] for index in range(count)]
 
-    def ends(self) -> Iterator[tuple[int, Place, Place]]:
-        """Each partition with its first and its last place."""
+    def tuples(self, letter: str, count: int) -> list[tuple[Any, ...]]:
+        """For each row the values of the columns ``letter`` 0 to ``count`` - 1."""
+        columns = [column.values() for column in self.listed(letter, count)]
+        return list(zip(*columns, strict=True)) if columns else [()] * len(self)
+
+    @property
+    def place(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+        """The rows' places in the arrival order, by the column."""
+        return self.arrival, self.partition, self.sequence, np.full(len(self), self.rank)
+
+    def places(self) -> list[Place]:
+        """The rows' places in the arrival order."""
+        return list(zip(*(column.tolist() for column in self.place), strict=True))
+
+    def ends(self) -> Iterator[tuple[Place, Place]]:
+        """The places of the first and of the last row of each partition."""
         if not len(self):
             return
         order = np.argsort(self.partition, kind="stable")
-        numbers, starts = np.unique(self.partition[order], return_index=True)
-        for number, first, last in zip(
-            numbers.tolist(), order[starts], order[[*(starts[1:] - 1), len(order) - 1]], strict=True
-        ):
-            yield number, self._place(first), self._place(last)
-
-    def check(self) -> None:
-        """:class:`LogOutOfOrder` where two rows stand in one place."""
-        twice = np.ones(max(len(self) - 1, 0), np.bool_)
-        for part in (self.arrival, self.partition, self.sequence):
-            twice &= part[1:] == part[:-1]
-        if twice.any():
-            raise out_of_order(self.input, int(self.partition[np.argmax(twice)]))
+        starts = np.unique(self.partition[order], return_index=True)[1]
+        for first, last in zip(order[starts], order[[*(starts[1:] - 1), -1]], strict=True):
+            yield self._place(first), self._place(last)
 
     def _place(self, index: int) -> Place:
-        return (int(self.arrival[index]), int(self.partition[index]), int(self.sequence[index]), self.rank)
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """The rows of ``batch``, each counting at its ``start``."""
-
-    batch: Batch
-    start: Numbers
-
-    def take(self, where: Mask) -> Counted:
-        """The rows where the mask is True."""
-        return Counted(self.batch.take(where), self.start[where])
-
-    def rows(self, program: Program) -> list[Row]:
-        """One by one."""
-        batch, part = self.batch, program.job.input(self.batch.input)
-        columns = [column.values() for column in batch.listed("v", len(program.value_texts(part)))]
-        values = list(zip(*columns, strict=True)) if columns else [()] * len(batch)
-        places = zip(
-            batch.arrival.tolist(),
-            batch.partition.tolist(),
-            batch.sequence.tolist(),
-            [batch.rank] * len(batch),
-            strict=True,
-        )
-        return [
-            Row(start, place, mine, all_same([mine[index] for index in program.group_places]))
-            for start, place, mine in zip(self.start.tolist(), places, values, strict=True)
-        ]
-
-    def keys(self, program: Program) -> Sequence[tuple[Any, ...]]:
-        """For a join: of each row the values that must be equal."""
-        count = len(program.on_columns(program.job.input(self.batch.input)))
-        columns = [column.values() for column in self.batch.listed("j", count)]
-        return list(zip(*columns, strict=True)) if columns else [()] * len(self.batch)
-
-
-def out_of_order(name: str, partition: int) -> LogOutOfOrder:
-    """What a partition's rows are when one does not come after the one before."""
-    said = None if partition == EVERY_PARTITION else partition
-    return LogOutOfOrder(f"partition {said} of input '{name}' is not in order")
+        return int(self.arrival[index]), int(self.partition[index]), int(self.sequence[index]), self.rank

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from pipelines.live.values import all_same, same, shown
+from pipelines.core.values import grouped_value, grouping_key
 
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -75,7 +75,7 @@ class Column:
             if pd.api.types.infer_dtype(self.data, skipna=True) == "string":
                 return pd.factorize(self.data)[0] + 1
             seen: dict[Any, int] = {}
-            return np.fromiter((seen.setdefault(same(value), len(seen)) for value in self.data), np.intp)
+            return np.fromiter((seen.setdefault(grouping_key(value), len(seen)) for value in self.data), np.intp)
         # NaN has the code -1
         return np.where(self.present, pd.factorize(self.data)[0] + 2, 0)
 
@@ -124,10 +124,10 @@ def numbered(columns: Sequence[Column], count: int) -> tuple[Numbers, list[tuple
     first[codes[::-1]] = np.arange(count - 1, -1, -1)
     met = list(zip(*(column.take(first).values() for column in columns), strict=True)) or [()]
     known: dict[Any, int] = {}
-    numbers = np.array([known.setdefault(all_same(one), len(known)) for one in met], np.int64)
+    numbers = np.array([known.setdefault(grouping_key(one), len(known)) for one in met], np.int64)
     tuples: dict[int, tuple[Any, ...]] = {}
     for number, one in zip(numbers.tolist(), met, strict=True):
-        tuples.setdefault(number, tuple(map(shown, one)))
+        tuples.setdefault(number, tuple(map(grouped_value, one)))
     return numbers[codes], list(tuples.values())
 
 

@@ -14,10 +14,10 @@ import pytest
 
 from pipelines.core.errors import DataRefused, UsageError
 from pipelines.core.model import Aggregate
+from pipelines.core.values import grouping_key
 from pipelines.live.aggregates import aggregate
-from pipelines.live.grouped import aggregated
+from pipelines.live.aggregates_by_column import aggregated
 from pipelines.live.state.columns import Column, numbered, starts_of_runs
-from pipelines.live.values import all_same
 
 BIG = 2**63 - 1
 POOLS: dict[str, list[Any]] = {
@@ -102,8 +102,8 @@ def test_tuples_of_values_have_one_number_exactly_where_sql_groups_them() -> Non
         columns = [chance.choices(POOLS[chance.choice(sorted(POOLS))], k=count) for _ in range(chance.randint(0, 3))]
         numbers, tuples = numbered([Column.of(values) for values in columns], count)
         rows = list(zip(*columns, strict=True)) if columns else [()] * count
-        groups = list(map(all_same, rows))
-        assert [all_same(tuples[number]) for number in numbers] == groups
+        groups = list(map(grouping_key, rows))
+        assert [grouping_key(tuples[number]) for number in numbers] == groups
         assert len(tuples) == len(set(groups))
         assert list(dict.fromkeys(numbers.tolist())) == list(range(len(tuples)))
 

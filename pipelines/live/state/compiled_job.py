@@ -1,4 +1,4 @@
-"""What a job asks of the stream, worked out once: which expressions are read of each row, and where they stand."""
+"""A job as the stream runs it, worked out once: which expressions are evaluated for each row, and where they stand."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ import sqlglot
 from sqlglot import exp
 
 from pipelines.core.errors import UsageError
-from pipelines.core.model import Aggregate, AnyOf, Column, Input, Job, Session, SimpleWindow, output_name
+from pipelines.core.model import AnyOf, Input, Job, Session, SimpleWindow, output_name
 from pipelines.job.expressions import instant_sql
-from pipelines.live.state.rows import Event, Row
-from pipelines.live.values import all_same
 
 
 @dataclass(frozen=True)
-class Program:
-    """A job and the places of its expressions."""
+class CompiledJob:
+    """A job and the positions of its expressions' values in a row."""
 
     job: Job
 
@@ -26,25 +24,29 @@ class Program:
 
     @cached_property
     def windows(self) -> tuple[tuple[str | None, SimpleWindow], ...]:
-        """The query's windows by ``window_id``."""
+        """The query's windows by ``window_id`` (S13)."""
         window = self.job.query.window
         return window.members if isinstance(window, AnyOf) else ((None, window),)
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
-        """The inputs that the query reads."""
+        """The inputs that the query reads; of a join the left one first."""
         join = self.job.query.join
         return self.job.query.sources if join is None else (join.left, join.right)
 
+    def reads(self, name: str) -> bool:
+        """Does the query read this input?"""
+        return name in self.sources
+
     @cached_property
     def ranks(self) -> dict[str, int]:
-        """The place of each input in the arrival order, among rows that are equal in all else."""
+        """The rank of each input in the arrival order, among rows that are equal in all else."""
         return {part.name: rank for rank, part in enumerate(self.job.inputs)}
 
     @cached_property
-    def turns(self) -> dict[str, int]:
+    def decision_ranks(self) -> dict[str, int]:
         """As :attr:`ranks`, but an input stands before those that import its time: an imported CTI acts before the
-        row of the same place."""
+        row that it shares its place with (I7). :class:`UsageError` where inputs import each other's time."""
         imports = {name: getattr(ordering, "import_from", None) for name, ordering in self.job.orderings}
 
         def depth(name: str, seen: tuple[str, ...] = ()) -> int:
@@ -58,6 +60,8 @@ class Program:
         ordered = sorted(self.job.inputs, key=lambda part: depth(part.name))
         return {part.name: rank for rank, part in enumerate(ordered)}
 
+    # -- values of a row ----------------------------------------------------------------------------------------------
+
     @cached_property
     def texts(self) -> tuple[str, ...]:
         """Every expression whose value windows and aggregates need, ``where`` of a join included."""
@@ -68,59 +72,42 @@ class Program:
         return tuple(dict.fromkeys([*query.group_by, *chains, *arguments, *joined]))
 
     @cached_property
-    def places(self) -> dict[str, int]:
-        """Where an expression's value stands in a row's ``values``."""
+    def positions(self) -> dict[str, int]:
+        """The position of an expression's value in a row's ``values``."""
         return {text: index for index, text in enumerate(self.texts)}
 
     @cached_property
-    def group_places(self) -> tuple[int, ...]:
-        """Where the group keys stand."""
-        return tuple(self.places[column] for column in self.job.query.group_by)
-
-    @property
-    def aggregates(self) -> tuple[Aggregate, ...]:
-        """The query's aggregates."""
-        return self.job.query.aggregates
+    def group_positions(self) -> tuple[int, ...]:
+        """The positions of the group keys."""
+        return tuple(self.positions[column] for column in self.job.query.group_by)
 
     @cached_property
     def output_names(self) -> tuple[str, ...]:
-        """Group keys and aggregates by their names in the result."""
+        """Group keys, then aggregates, by their names in the result."""
         query = self.job.query
         return (*map(output_name, query.group_by), *(one.name for one in query.aggregates))
 
-    def reads(self, name: str) -> bool:
-        """Does the query read this input?"""
-        return name in self.sources
-
-    def meaning(self, name: str, column: str) -> str:
-        """One name for what an input's column says: in a join, the columns that must be equal are one."""
-        join = self.job.query.join
-        if join is None or column.lower() in {on.lower() for on in join.on}:
-            return column.lower()
-        return f"{name}.{column}".lower()
-
-    def row(self, event: Event, start: int, end: int | None = None, missed: tuple[int, ...] = ()) -> Row:
-        """The row that ``event`` is for the query."""
-        group = all_same([event.values[place] for place in self.group_places])
-        return Row(start, event.place, event.values, group, end, missed)
-
-    # -- what is read of each input's rows ----------------------------------------------------------------------------
+    # -- what is evaluated for the rows of an input -------------------------------------------------------------------
 
     def on_columns(self, part: Input) -> tuple[str, ...]:
-        """The columns that a join compares."""
+        """The columns that a join compares (S14)."""
         join = self.job.query.join
-        return join.on if join is not None and part.name in self.sources else ()
+        return join.on if join is not None and self.reads(part.name) else ()
 
     def value_texts(self, part: Input) -> tuple[str, ...]:
         """:attr:`texts` where the query reads the input, else nothing."""
         return self.texts if self.reads(part.name) else ()
 
     def readings(self, part: Input) -> dict[str, str]:
-        """Spark SQL by column name: what is evaluated for each row of an input, before the stream's state sees it."""
-        read: dict[str, str] = {}
-        for name, text in (("time", part.timestamp_by), ("end", part.end_by)):
-            if text is not None:
-                read[name] = f"unix_micros({_instant(text, part)})"
+        """Spark SQL by column name: what is evaluated for each row of an input before the stateful operator gets it.
+
+        ``time`` and ``end`` are BIGINT microseconds; ``passes`` is whether ``where`` keeps the row (G2).
+        """
+        read = {
+            name: f"unix_micros({instant(text, part)})"
+            for name, text in (("time", part.timestamp_by), ("end", part.end_by))
+            if text is not None
+        }
         if part.edge_by is not None:
             read["edge"] = f"CAST({part.edge_by} AS STRING)"
         query = self.job.query
@@ -134,31 +121,32 @@ class Program:
     @cached_property
     def sides(self) -> tuple[bool, ...]:
         """For a join: whether each of :attr:`texts` is read from the left input (else from the right)."""
-        join = self.job.query.join
-        assert join is not None
-        return tuple(self._side(text, join.left, join.right) for text in self.texts)
-
-    def _side(self, text: str, left: str, right: str) -> bool:
-        owners = {column.parts[0].name.lower() for column in sqlglot.parse_one(text, read="spark").find_all(exp.Column)}
-        if {left.lower(), right.lower()} <= owners:
-            raise UsageError(
-                f"the live run cannot evaluate '{text}', which needs both sides of the join",
-                hint="name columns of one side in each expression; a replay takes both",
-            )
-        return right.lower() not in owners
+        left, right = (name.lower() for name in self.sources)
+        return tuple(_is_of_left(text, left, right) for text in self.texts)
 
 
-def _instant(text: str, part: Input) -> str:
-    column: Column | None = part.column(text.strip())
+def _is_of_left(text: str, left: str, right: str) -> bool:
+    owners = {column.parts[0].name.lower() for column in sqlglot.parse_one(text, read="spark").find_all(exp.Column)}
+    if {left, right} <= owners:
+        raise UsageError(
+            f"the live run cannot evaluate '{text}', which needs both sides of the join",
+            hint="name columns of one side in each expression; a replay takes both",
+        )
+    return right not in owners
+
+
+def instant(text: str, part: Input) -> str:
+    """The text of an expression of time: a TIMESTAMP column as it is, anything else converted."""
+    column = part.column(text.strip())
     return text if column is not None and column.type == "timestamp" else instant_sql(text)
 
 
 def refuse(job: Job) -> None:
     """:class:`UsageError` for what the live run cannot do; docs/live.md lists it."""
-    program = Program(job)
+    compiled = CompiledJob(job)
     if job.query.join is not None:
-        _ = program.sides
-    _ = program.turns
+        _ = compiled.sides
+    _ = compiled.decision_ranks
     if job.profile == "atlas" and len(job.query.sources) > 1 and isinstance(job.query.window, Session):
         raise UsageError(
             "the live run has no sessions over a union in profile atlas", key="query.window", hint="replay the job"
