@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pipelines.core.model import AtlasOrdering, Fate, Grid, Session, SimpleWindow, Verdict
-from pipelines.live.ordering import Decided
-from pipelines.live.query import WindowBuffer
+from pipelines.live.ordering import Decided, OrderingPolicy
 from pipelines.live.state.arrivals import EVERY_PARTITION, ArrivalQueue, Event, Partitions, events_of
 from pipelines.live.state.compiled_job import CompiledJob
 from pipelines.live.state.messages import Commit
-from pipelines.live.state.output import WindowResult, decide, verdicts_of
+from pipelines.live.state.output import decide, verdicts_of
 from pipelines.live.state.rows import NEVER, CountedRows, Row
+from pipelines.live.windows.buffers import WindowBuffer
 from pipelines.live.windows.gap_sessions import GapSessions
 from pipelines.live.windows.start_aligned import StartAlignedBuffer, starts_of
 
@@ -64,8 +64,8 @@ class InputTime:
         return min([one.closed for one in self.partitions.values()], default=NEVER)
 
 
-@dataclass(slots=True)
-class AtlasPolicy:
+@dataclass
+class AtlasPolicy(OrderingPolicy):
     """The state of the policy: how far each input has come, and the sessions where the query has such windows."""
 
     compiled: CompiledJob
@@ -80,35 +80,21 @@ class AtlasPolicy:
         self.sessions = GapSessions(self.compiled, window) if isinstance(window, Session) else None
 
     def decide(self, commit: Commit) -> Decided:
-        """See :meth:`OrderingPolicy.decide`."""
         self.queue.put(events_of(self.compiled, commit))
         return self._decide(self.queue.take_due())
 
     def decide_rest(self) -> Decided:
-        """See :meth:`OrderingPolicy.decide_rest`."""
         return self._decide(self.queue.take_all())
 
     def bound(self, name: str) -> int:
-        """See :meth:`OrderingPolicy.bound`: windows that end before it are closed (A4)."""
         closed = self._time(name).closed
         return closed if closed == NEVER else closed + 1
 
     def buffer(self, window_id: str | None, window: SimpleWindow) -> WindowBuffer:
-        """See :meth:`OrderingPolicy.buffer`."""
         if self.sessions is not None:
             return self.sessions
         assert isinstance(window, Grid)
         return StartAlignedBuffer(self.compiled, window_id, window)
-
-    def emits(self, _: WindowResult) -> bool:
-        """See :meth:`OrderingPolicy.emits`."""
-        return True
-
-    def emits_at_end(self, result: WindowResult) -> bool:
-        """See :meth:`OrderingPolicy.emits_at_end` (A12)."""
-        return all(result.end_us < self.bound(name) for name in self.compiled.sources)
-
-    # -- one row ------------------------------------------------------------------------------------------------------
 
     def _time(self, name: str) -> InputTime:
         """How far an input has come, with an entry for each partition that the job waits for."""
@@ -142,7 +128,7 @@ class AtlasPolicy:
                 counted.setdefault(event.input, []).append(row)
             else:
                 self.sessions.join(row)
-        return Decided(verdicts_of(fates), {name: CountedRows(self.compiled, rows) for name, rows in counted.items()})
+        return Decided(verdicts_of(fates), {name: CountedRows(rows) for name, rows in counted.items()})
 
     def _document(self, event: Event, time: InputTime) -> Fate:
         """The verdict on a document, whose time then counts towards the watermark."""

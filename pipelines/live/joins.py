@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from pipelines.core.model import Join
 from pipelines.core.time import UNIT_US
 from pipelines.core.values import grouping_key
 from pipelines.live.state.compiled_job import CompiledJob
-from pipelines.live.state.rows import Row, group_of
+from pipelines.live.state.rows import Counted, Row, group_of
 
 
 @dataclass(slots=True)
@@ -26,20 +28,25 @@ Side = dict[Hashable, list[SideRow]]
 
 @dataclass(slots=True)
 class JoinState:
-    """The rows that may still find partners. ``join`` is the job's."""
+    """The rows that may still find partners. ``join`` is the job's, ``types`` are those of a row's values, by position,
+    as far as they are known."""
 
     compiled: CompiledJob
     join: Join
     left: Side = field(default_factory=dict)
     right: Side = field(default_factory=dict)
+    types: dict[int, pa.DataType] = field(default_factory=dict)
 
-    def add(self, name: str, rows: Sequence[Row]) -> list[Row]:
+    def add(self, name: str, counted: Counted) -> list[Row]:
         """Add rows of one input; gives the pairs that they complete, and left rows that can have no partner because a
         key is null."""
+        schema = counted.columns.schema
+        types = {index: schema.field(f"v{index}").type for index in range(len(self.compiled.texts))}
+        self.types |= {index: one for index, one in types.items() if not pa.types.is_null(one)}
         is_left = name == self.join.left
         own, others = (self.left, self.right) if is_left else (self.right, self.left)
         joined: list[Row] = []
-        for row in rows:
+        for row in counted.rows:
             if None in row.on:
                 joined += self._unmatched([SideRow(row)]) if is_left else []
                 continue

@@ -8,23 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from pipelines.live.joins import JoinState
 from pipelines.live.state.compiled_job import CompiledJob
 from pipelines.live.state.output import WindowResult
 from pipelines.live.state.rows import Counted, CountedRows, Row
-
-
-class WindowBuffer(Protocol):
-    """The rows that windows of one definition (one of ``any_of``, S13) still need."""
-
-    def add(self, counted: Counted) -> None:
-        """Store rows, at least one; :class:`LogOutOfOrder` where one should have counted in windows already given."""
-
-    def close(self, until: int) -> list[WindowResult]:
-        """Give the windows that end before ``until`` (microseconds), each once (G4), and remove the rows that no later
-        one needs."""
+from pipelines.live.windows.buffers import WindowBuffer
 
 
 @dataclass(slots=True)
@@ -46,14 +35,14 @@ class Query:
         if self.join is None:
             self._store(counted)
         else:
-            self._store_joined(self.join.add(name, counted.rows))
+            self._store_joined(self.join, self.join.add(name, counted))
 
     def close(self, bounds: Mapping[str, int]) -> list[WindowResult]:
         """The windows that have become final: no further row of an input counts before its bound (microseconds)."""
         until = min(bounds.values())
         if self.join is not None:
             left, right = (bounds[name] for name in self.compiled.sources)
-            self._store_joined(self.join.expire(left, right))
+            self._store_joined(self.join, self.join.expire(left, right))
             until = self.join.bound(left, right)
         return [result for buffer in self.windows for result in buffer.close(until)]
 
@@ -62,10 +51,10 @@ class Query:
             for buffer in self.windows:
                 buffer.add(counted)
 
-    def _store_joined(self, rows: Sequence[Row]) -> None:
+    def _store_joined(self, join: JoinState, rows: Sequence[Row]) -> None:
         """Joined rows; ``where`` acts on the pair (G2)."""
         where = self.compiled.job.query.where
         if where is not None:
             position = self.compiled.positions[where]
             rows = [row for row in rows if row.values[position] is True]
-        self._store(CountedRows(self.compiled, rows))
+        self._store(CountedRows(rows, join.types))

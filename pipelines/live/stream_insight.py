@@ -8,13 +8,13 @@ from typing import Literal
 
 from pipelines.core.model import Fate, Input, SimpleWindow, StreamInsightOrdering, Verdict
 from pipelines.core.values import grouping_key
-from pipelines.live.ordering import Decided
-from pipelines.live.query import WindowBuffer
+from pipelines.live.ordering import Decided, OrderingPolicy
 from pipelines.live.state.arrivals import ArrivalQueue, Event, Partitions, events_of
 from pipelines.live.state.compiled_job import CompiledJob
 from pipelines.live.state.messages import Commit
-from pipelines.live.state.output import WindowResult, decide, verdicts_of
+from pipelines.live.state.output import decide, verdicts_of
 from pipelines.live.state.rows import NEVER, CountedRows, Row
+from pipelines.live.windows.buffers import WindowBuffer
 from pipelines.live.windows.lifetimes import LifetimeBuffer
 
 Kind = Literal["point", "interval", "start", "end"]
@@ -70,8 +70,8 @@ class InputState:
         return "end" if event.edge == "end" and end is not None and end >= start else None
 
 
-@dataclass(slots=True)
-class StreamInsightPolicy:
+@dataclass
+class StreamInsightPolicy(OrderingPolicy):
     """The state of the policy. ``current`` is C of each input in microseconds, once there is a CTI (I8)."""
 
     compiled: CompiledJob
@@ -89,29 +89,17 @@ class StreamInsightPolicy:
             self.inputs[part.name] = InputState(part, ordering)
 
     def decide(self, commit: Commit) -> Decided:
-        """See :meth:`OrderingPolicy.decide`. A start edge has its verdict once its end is known (G3)."""
         self.queue.put(events_of(self.compiled, commit))
         return self._decide(self.queue.take_due(), at_end=False)
 
     def decide_rest(self) -> Decided:
-        """See :meth:`OrderingPolicy.decide_rest`: start edges without end are among it."""
         return self._decide(self.queue.take_all(), at_end=True)
 
     def bound(self, name: str) -> int:
-        """See :meth:`OrderingPolicy.bound`: windows that end at C or before are final (I17)."""
         return self.current[name] + 1 if name in self.current else NEVER
 
     def buffer(self, window_id: str | None, window: SimpleWindow) -> WindowBuffer:
-        """See :meth:`OrderingPolicy.buffer`."""
         return LifetimeBuffer(self.compiled, window_id, window, current_us=self.current)
-
-    def emits(self, _: WindowResult) -> bool:
-        """See :meth:`OrderingPolicy.emits`."""
-        return True
-
-    def emits_at_end(self, result: WindowResult) -> bool:
-        """See :meth:`OrderingPolicy.emits_at_end` (I17)."""
-        return all(result.end_us < self.bound(name) for name in self.compiled.sources)
 
     def _decide(self, events: Sequence[Event], *, at_end: bool) -> Decided:
         fates: list[Fate] = []
@@ -139,7 +127,7 @@ class StreamInsightPolicy:
         if at_end:
             edges = [edge for state in self.inputs.values() for queue in state.open_edges.values() for edge in queue]
             fates += [edge.fate for edge in edges]
-        return Decided(verdicts_of(fates), {name: CountedRows(self.compiled, rows) for name, rows in counted.items()})
+        return Decided(verdicts_of(fates), {name: CountedRows(rows) for name, rows in counted.items()})
 
     def _issue(self, name: str, cti: int) -> None:
         """A CTI of an input, and at once of those that import its time (I7)."""

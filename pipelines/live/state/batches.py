@@ -2,82 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+import pyarrow as pa
 
 from pipelines.live.state.arrivals import EVERY_PARTITION, Place, out_of_order
-from pipelines.live.state.columns import Column, Numbers
+from pipelines.live.state.columns import Mask, Numbers, starts_of_runs, whole
 from pipelines.live.state.compiled_job import CompiledJob
 from pipelines.live.state.messages import Commit
+
+ORDER = ("arrival", "partition", "sequence", "rank")
+"""The columns of a :data:`Place`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows of one input in arrival order; instants in microseconds.
-
-    ``columns`` are named as :meth:`CompiledJob.readings` names them, and ``punctuation``.
-    """
+    """Rows of one input in arrival order, with the columns of :class:`Commit` and ``rank``; no partition is null."""
 
     input: str
-    rank: int
-    arrival: Numbers
-    partition: Numbers
-    sequence: Numbers
-    columns: Mapping[str, Column]
+    rows: pa.Table
 
     @classmethod
     def of(cls, compiled: CompiledJob, commit: Commit) -> Batch:
         """The rows of a commit; :class:`LogOutOfOrder` where two rows have the same place."""
-        columns = {name: Column.of(commit.rows[name]) for name in commit.rows.column_names}
-        arrival, sequence = (columns.pop(name).whole(0) for name in ("arrival", "sequence"))
-        partition = columns.pop("partition").whole(EVERY_PARTITION)
-        rows = cls(commit.input, compiled.ranks[commit.input], arrival, partition, sequence, columns)
-        rows = rows.take(np.lexsort((sequence, partition, arrival)))
-        repeated = np.logical_and.reduce([np.diff(one) == 0 for one in (rows.arrival, rows.partition, rows.sequence)])
+        arrival, partition, sequence = (whole(commit.rows[name], EVERY_PARTITION) for name in ORDER[:3])
+        rows = commit.rows.set_column(commit.rows.column_names.index("partition"), "partition", [partition])
+        rows = rows.append_column("rank", pa.repeat(compiled.ranks[commit.input], len(rows)))
+        batch = cls(commit.input, rows.take(np.lexsort((sequence, partition, arrival))))
+        repeated = np.logical_and.reduce([np.diff(column) == 0 for column in batch.order])
         if repeated.any():
-            raise out_of_order(rows.input, int(rows.partition[np.argmax(repeated)]))
-        return rows
+            raise out_of_order(batch.input, int(batch.numbers("partition")[np.argmax(repeated)]))
+        return batch
 
     def __len__(self) -> int:
-        return len(self.arrival)
+        return len(self.rows)
 
-    def take(self, where: npt.NDArray[Any]) -> Batch:
-        """The rows at these indices, or where a mask is True."""
-        if where.dtype == np.bool_ and where.all():
-            return self
-        columns = {name: column.take(where) for name, column in self.columns.items()}
-        return Batch(self.input, self.rank, self.arrival[where], self.partition[where], self.sequence[where], columns)
+    def filter(self, where: Mask) -> Batch:
+        """The rows where the mask is True."""
+        return self if where.all() else Batch(self.input, self.rows.filter(where))
 
-    def listed(self, letter: str, count: int) -> list[Column]:
+    def numbers(self, name: str, null: int = 0) -> Numbers:
+        """A column of whole numbers; ``null`` stands for null."""
+        return whole(self.rows[name], null)
+
+    def listed(self, letter: str, count: int) -> list[pa.ChunkedArray]:
         """The columns ``letter`` 0 to ``count`` - 1."""
-        return [self.columns[f"{letter}{index}"] for index in range(count)]
+        return [self.rows[f"{letter}{index}"] for index in range(count)]
 
     def tuples(self, letter: str, count: int) -> list[tuple[Any, ...]]:
         """For each row the values of the columns ``letter`` 0 to ``count`` - 1."""
-        columns = [column.values() for column in self.listed(letter, count)]
+        columns = [column.to_pylist() for column in self.listed(letter, count)]
         return list(zip(*columns, strict=True)) if columns else [()] * len(self)
 
     @property
-    def place(self) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    def order(self) -> list[Numbers]:
         """The rows' places in the arrival order, by the column."""
-        return self.arrival, self.partition, self.sequence, np.full(len(self), self.rank)
+        return [self.numbers(name) for name in ORDER]
 
     def places(self) -> list[Place]:
         """The rows' places in the arrival order."""
-        return list(zip(*(column.tolist() for column in self.place), strict=True))
+        return list(zip(*(column.tolist() for column in self.order), strict=True))
 
     def ends(self) -> Iterator[tuple[Place, Place]]:
         """The places of the first and of the last row of each partition."""
-        if not len(self):
-            return
-        order = np.argsort(self.partition, kind="stable")
-        starts = np.unique(self.partition[order], return_index=True)[1]
-        for first, last in zip(order[starts], order[[*(starts[1:] - 1), -1]], strict=True):
-            yield self._place(first), self._place(last)
-
-    def _place(self, index: int) -> Place:
-        return int(self.arrival[index]), int(self.partition[index]), int(self.sequence[index]), self.rank
+        columns = self.order
+        by_partition = np.argsort(columns[1], kind="stable")
+        for run in np.split(by_partition, starts_of_runs(columns[1][by_partition])[1:]) if len(self) else ():
+            first, last = zip(*(column[run[[0, -1]]].tolist() for column in columns), strict=True)
+            yield first, last

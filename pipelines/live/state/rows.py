@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
+import pyarrow as pa
 
 from pipelines.core.values import grouping_key
 from pipelines.live.state.arrivals import Event
 from pipelines.live.state.batches import Batch
-from pipelines.live.state.columns import Column, Numbers, numbered
+from pipelines.live.state.columns import Numbers, numbered
 from pipelines.live.state.compiled_job import CompiledJob
 
 FOREVER = 1 << 62
@@ -63,30 +62,30 @@ class Counted(Protocol):
         """One by one."""
 
     @property
-    def columns(self) -> RowColumns:
-        """By the column."""
+    def columns(self) -> pa.Table:
+        """By the column: ``start``, ``arrived0`` and so on, ``v0`` and so on."""
 
 
 @dataclass(frozen=True)
 class CountedRows:
-    """Rows that are there one by one."""
+    """Rows that are there one by one; ``types`` are those of their values, needed for :attr:`columns`."""
 
-    compiled: CompiledJob
     rows: Sequence[Row]
+    types: Mapping[int, pa.DataType] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @cached_property
-    def columns(self) -> RowColumns:
+    def columns(self) -> pa.Table:
         """Joined rows by the column: each arrived as two did, of which the earlier may be missing."""
-        places = [
+        places = (
             (*later, *(earlier or (NEVER,) * len(later))) for later, earlier in (row.arrived for row in self.rows)
-        ]
-        columns = zip(*(row.values for row in self.rows), strict=True)
-        values = {text: Column.of(column) for text, column in zip(self.compiled.texts, columns, strict=True)}
-        start = np.array([row.start for row in self.rows], np.int64)
-        return RowColumns.of(self.compiled, start, tuple(np.array(places, np.int64).T), values)
+        )
+        columns: dict[str, Any] = {"start": [row.start for row in self.rows]}
+        columns |= {f"arrived{index}": column for index, column in enumerate(zip(*places, strict=True))}
+        values = enumerate(zip(*(row.values for row in self.rows), strict=True))
+        return pa.table(columns | {f"v{index}": pa.array(column, self.types.get(index)) for index, column in values})
 
 
 @dataclass(frozen=True)
@@ -103,68 +102,19 @@ class CountedBatch:
     @cached_property
     def rows(self) -> Sequence[Row]:
         """One by one."""
-        batch, part = self.batch, self.compiled.job.input(self.batch.input)
-        values = batch.tuples("v", len(self.compiled.value_texts(part)))
-        on = batch.tuples("j", len(self.compiled.on_columns(part)))
-        keys = [grouping_key(key) for key in self.columns.keys]
-        groups = [keys[number] for number in self.columns.group.tolist()]
-        rows = zip(self.start.tolist(), batch.places(), values, groups, on, strict=True)
-        return [Row(start, place, mine, group, on=compared) for start, place, mine, group, compared in rows]
+        batch, compiled = self.batch, self.compiled
+        values = batch.tuples("v", len(compiled.texts))
+        on = batch.tuples("j", len(compiled.on_columns(compiled.job.input(batch.input))))
+        group_columns = [batch.rows[f"v{position}"] for position in compiled.group_positions]
+        number, groups = numbered(group_columns, len(batch))
+        keys = [grouping_key(group) for group in groups]
+        rows = zip(self.start.tolist(), batch.places(), values, number.tolist(), on, strict=True)
+        return [Row(start, place, mine, keys[group], on=compared) for start, place, mine, group, compared in rows]
 
     @cached_property
-    def columns(self) -> RowColumns:
+    def columns(self) -> pa.Table:
         """By the column."""
-        texts = self.compiled.texts
-        values = dict(zip(texts, self.batch.listed("v", len(texts)), strict=True))
-        return RowColumns.of(self.compiled, self.start, self.batch.place, values)
-
-
-@dataclass(frozen=True, slots=True)
-class RowColumns:
-    """Rows that count at ``start``, by the column.
-
-    ``arrived`` are the columns that order rows of one time, ``group`` numbers the group keys in ``keys``, ``arguments``
-    are those of the aggregates, by text.
-    """
-
-    start: Numbers
-    arrived: tuple[Numbers, ...]
-    group: Numbers
-    keys: list[tuple[Any, ...]]
-    arguments: dict[str, Column]
-
-    @classmethod
-    def of(
-        cls, compiled: CompiledJob, start: Numbers, arrived: tuple[Numbers, ...], values: Mapping[str, Column]
-    ) -> RowColumns:
-        """Rows with the values of :attr:`CompiledJob.texts`."""
-        query = compiled.job.query
-        group, keys = numbered([values[column] for column in query.group_by], len(start))
-        arguments = {one.argument: values[one.argument] for one in query.aggregates if one.argument is not None}
-        return cls(start, arrived, group, keys, arguments)
-
-    def __len__(self) -> int:
-        return len(self.start)
-
-    def take(self, where: npt.NDArray[Any]) -> RowColumns:
-        """The rows at these indices, or where a mask is True; of the groups, those that they are in."""
-        used, group = np.unique(self.group[where], return_inverse=True)
-        return RowColumns(
-            self.start[where],
-            tuple(column[where] for column in self.arrived),
-            group,
-            [self.keys[number] for number in used.tolist()],
-            {text: column.take(where) for text, column in self.arguments.items()},
-        )
-
-    def followed_by(self, more: RowColumns) -> RowColumns:
-        """These rows, then ``more``."""
-        both = [*self.keys, *more.keys]
-        number, keys = numbered([Column.of(column) for column in zip(*both, strict=True)], len(both))
-        return RowColumns(
-            np.concatenate([self.start, more.start]),
-            tuple(map(np.concatenate, zip(self.arrived, more.arrived, strict=True))),
-            np.concatenate([number[self.group], number[more.group + len(self.keys)]]),
-            keys,
-            {text: Column.joined([column, more.arguments[text]]) for text, column in self.arguments.items()},
-        )
+        columns: dict[str, Any] = {"start": self.start}
+        columns |= {f"arrived{index}": column for index, column in enumerate(self.batch.order)}
+        names = [f"v{index}" for index in range(len(self.compiled.texts))]
+        return pa.table(columns | {name: self.batch.rows[name] for name in names})

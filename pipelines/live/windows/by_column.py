@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+import pyarrow as pa
 
 from pipelines.core.model import Grid
 from pipelines.live.aggregates_by_column import aggregated
 from pipelines.live.state.arrivals import LogOutOfOrder
-from pipelines.live.state.columns import Numbers, starts_of_runs
+from pipelines.live.state.columns import Numbers, numbered, starts_of_runs, whole
 from pipelines.live.state.compiled_job import CompiledJob
 from pipelines.live.state.output import WindowResult
-from pipelines.live.state.rows import NEVER, Counted, RowColumns
+from pipelines.live.state.rows import NEVER, Counted
+from pipelines.live.windows.buffers import WindowBuffer
 
 _Time = TypeVar("_Time", int, Numbers)
 _MOST_AT_ONCE = 1 << 22
@@ -22,66 +24,64 @@ _MOST_AT_ONCE = 1 << 22
 
 
 @dataclass
-class ColumnBuffer:
-    """The rows that tumbling or hopping windows still to come may need. Windows that end before ``low`` have been
-    given."""
+class ColumnBuffer(WindowBuffer):
+    """Rows by the column. Windows that end before ``low`` have been given."""
 
     compiled: CompiledJob
     window_id: str | None
     window: Grid
     low: int = NEVER
-    rows: RowColumns | None = None
+    rows: pa.Table | None = None
 
     def add(self, counted: Counted) -> None:
-        """Store rows; :class:`LogOutOfOrder` where one should have counted in windows already given."""
         rows = counted.columns
-        if int(rows.start.min()) < self.low:
+        if int(whole(rows["start"], NEVER).min()) < self.low:
             raise LogOutOfOrder("a row came that counts in a window already emitted")
-        self.rows = rows if self.rows is None else self.rows.followed_by(rows)
+        self.rows = rows if self.rows is None else pa.concat_tables([self.rows, rows], promote_options="permissive")
 
     def close(self, until: int) -> list[WindowResult]:
-        """Give the windows that end before ``until``, each once (G4), and remove the rows that no later one needs."""
         if until <= self.low:
             return []
         formed = [] if self.rows is None else self._formed(self.rows, until)
         self.low = until
         if self.rows is not None:
-            window, start = self.window, self.rows.start
+            window, start = self.window, whole(self.rows["start"], NEVER)
             needed = _last(window, start) >= np.maximum(_first(window, start), _first(window, until))
-            self.rows = self.rows.take(needed) if needed.any() else None
+            self.rows = self.rows.filter(needed).combine_chunks() if needed.any() else None
         return formed
 
-    def _formed(self, rows: RowColumns, until: int) -> list[WindowResult]:
-        window = self.window
-        first = np.maximum(_first(window, rows.start), _first(window, self.low))
-        last = np.minimum(_last(window, rows.start), _first(window, until) - 1)
+    def _formed(self, rows: pa.Table, until: int) -> list[WindowResult]:
+        window, start = self.window, whole(rows["start"], NEVER)
+        first = np.maximum(_first(window, start), _first(window, self.low))
+        last = np.minimum(_last(window, start), _first(window, until) - 1)
         inside = np.flatnonzero(first <= last)
-        order = inside[np.lexsort([column[inside] for column in (*reversed(rows.arrived), rows.start)])]
+        arrived = [whole(rows[name], NEVER)[inside] for name in rows.column_names if name.startswith("arrived")]
+        order = inside[np.lexsort((*reversed(arrived), start[inside]))]
         rows, first, last = rows.take(order), first[order], last[order]
         found: list[WindowResult] = []
         for begin, end in _intervals(first, last):
             found += self._results(rows, np.maximum(first, begin), np.minimum(last, end))
         return found
 
-    def _results(self, rows: RowColumns, first: Numbers, last: Numbers) -> list[WindowResult]:
+    def _results(self, rows: pa.Table, first: Numbers, last: Numbers) -> list[WindowResult]:
         """The windows of rows ordered by time, then arrival (G6), each row in those from its ``first`` end to its
         ``last``."""
-        window, aggregates = self.window, self.compiled.job.query.aggregates
+        window, compiled = self.window, self.compiled
+        group, keys = numbered([rows[f"v{position}"] for position in compiled.group_positions], len(rows))
         count = np.maximum(last - first + 1, 0)
         row = np.repeat(np.arange(len(rows)), count)
         end = first[row] + np.arange(len(row)) - (np.cumsum(count) - count)[row]
-        order = np.lexsort((rows.group[row], end))
+        order = np.lexsort((group[row], end))
         row, end = row[order], end[order]
-        group = rows.group[row]
+        group = group[row]
         starts = starts_of_runs(end, group)
-        arguments = {text: column.take(row) for text, column in rows.arguments.items()}
-        values = [
-            aggregated(one, None if one.argument is None else arguments[one.argument], starts, len(row))
-            for one in aggregates
-        ]
+        aggregates, positions = compiled.job.query.aggregates, compiled.positions
+        texts = dict.fromkeys(one.argument for one in aggregates)
+        arguments = {text: None if text is None else rows[f"v{positions[text]}"].take(row) for text in texts}
+        values = [aggregated(one, arguments[one.argument], starts, len(row)) for one in aggregates]
         ends = (window.align_us + window.offset_us + end[starts] * window.hop_us).tolist()
         return [
-            WindowResult(end - window.size_us, end, self.window_id, (*rows.keys[group], *mine))
+            WindowResult(end - window.size_us, end, self.window_id, (*keys[group], *mine))
             for end, group, *mine in zip(ends, group[starts].tolist(), *values, strict=True)
         ]
 

@@ -13,7 +13,7 @@ from pipelines.core.values import grouping_key
 from pipelines.live.state.arrivals import LogOutOfOrder
 from pipelines.live.state.output import WindowResult
 from pipelines.live.state.rows import Counted, Row
-from pipelines.live.windows.by_row import Formed, RowBuffer, by_group
+from pipelines.live.windows.buffers import Formed, RowBuffer, by_group
 
 
 class EndAlignedBuffer(RowBuffer):
@@ -26,11 +26,9 @@ class EndAlignedBuffer(RowBuffer):
         super().add(counted)
 
     def formed(self, rows: Sequence[Row], until: int) -> Formed:
-        """See :meth:`RowBuffer.formed`."""
         return end_aligned(self.window, rows, self.low, until)
 
     def needed(self, rows: Sequence[Row], until: int) -> list[Row]:
-        """See :meth:`RowBuffer.needed`."""
         return kept(self.window, rows, until)
 
 
@@ -44,7 +42,6 @@ class SessionBuffer(EndAlignedBuffer):
         return (grouping_key([row.values[position] for position in positions]) for row in rows)
 
     def results(self, formed: Formed) -> list[WindowResult]:
-        """See :meth:`RowBuffer.results`."""
         return super().results(by_group(formed))
 
 

@@ -10,7 +10,7 @@ from pipelines.core.values import grouping_key
 from pipelines.live.state.compiled_job import CompiledJob
 from pipelines.live.state.output import WindowResult
 from pipelines.live.state.rows import FOREVER, Counted, Row
-from pipelines.live.windows.by_row import Formed, by_group, results_of
+from pipelines.live.windows.buffers import Formed, WindowBuffer, by_group, results_of
 
 
 @dataclass(slots=True, eq=False)
@@ -22,8 +22,8 @@ class OpenSession:
     rows: list[Row]
 
 
-@dataclass(slots=True)
-class GapSessions:
+@dataclass
+class GapSessions(WindowBuffer):
     """The sessions of the query (A7), by chain: a value of ``partition_by``. ``ended`` ones were not given yet.
 
     The policy puts documents into sessions as it decides them, because the next verdict depends on that. No open
@@ -70,7 +70,6 @@ class GapSessions:
         """Nothing: the policy has put the rows into their sessions."""
 
     def close(self, until: int) -> list[WindowResult]:
-        """See :meth:`WindowBuffer.close`."""
         self.end(until - 1)
         ended, self.ended = self.ended, []
         return results_of(self.compiled, None, by_group(ended))

@@ -9,7 +9,7 @@ from itertools import chain, pairwise
 from pipelines.core.model import Count, Grid, Snapshot
 from pipelines.live.state.output import WindowResult
 from pipelines.live.state.rows import FOREVER, NEVER, Row
-from pipelines.live.windows.by_row import Formed, RowBuffer
+from pipelines.live.windows.buffers import Formed, RowBuffer
 from pipelines.live.windows.start_aligned import last_end, starts_of
 
 
@@ -24,7 +24,6 @@ class LifetimeBuffer(RowBuffer):
     current_us: Mapping[str, int] = field(default_factory=dict)
 
     def close(self, until: int) -> list[WindowResult]:
-        """See :meth:`RowBuffer.close`."""
         lasting = {key: [row for row in rows if row.end != row.start] for key, rows in self.groups.items()}
         self.groups = {key: rows for key, rows in lasting.items() if rows}
         if until == FOREVER:
@@ -35,7 +34,6 @@ class LifetimeBuffer(RowBuffer):
         return super().close(until)
 
     def formed(self, rows: Sequence[Row], until: int) -> Formed:
-        """See :meth:`RowBuffer.formed`."""
         match self.window:
             case Grid():
                 return self._grid_windows(self.window, rows, until)
@@ -56,7 +54,6 @@ class LifetimeBuffer(RowBuffer):
         return formed
 
     def needed(self, rows: Sequence[Row], until: int) -> list[Row]:
-        """See :meth:`RowBuffer.needed`."""
         match self.window:
             case Grid():
                 return [row for row in rows if row.end is None or last_end(self.window, row.end) >= until]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pipelines.core.model import Grid
 from pipelines.live.state.rows import Row
-from pipelines.live.windows.by_row import Formed, RowBuffer
+from pipelines.live.windows.buffers import Formed, RowBuffer
 
 
 def starts_of(window: Grid, start: int, end: int) -> list[int]:
@@ -31,7 +31,6 @@ class StartAlignedBuffer(RowBuffer):
     window: Grid
 
     def formed(self, rows: Sequence[Row], until: int) -> Formed:
-        """See :meth:`RowBuffer.formed`."""
         size_us = self.window.size_us
         found: dict[int, list[Row]] = {}
         for row in rows:
@@ -41,5 +40,4 @@ class StartAlignedBuffer(RowBuffer):
         return [(start, start + size_us, inside) for start, inside in found.items()]
 
     def needed(self, rows: Sequence[Row], until: int) -> list[Row]:
-        """See :meth:`RowBuffer.needed`."""
         return [row for row in rows if last_end(self.window, row.start + 1) >= until]

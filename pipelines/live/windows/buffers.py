@@ -1,10 +1,11 @@
-"""Rows kept one by one until every window that they are in is final."""
+"""Where rows wait until every window that they are in is final."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from pipelines.core.model import SimpleWindow
 from pipelines.core.values import grouped_value
@@ -17,9 +18,22 @@ Formed = list[tuple[int, int, list[Row]]]
 """Windows: start, end, rows."""
 
 
+class WindowBuffer(Protocol):
+    """The rows that windows of one definition (one of ``any_of``, S13) still need."""
+
+    @abstractmethod
+    def add(self, counted: Counted) -> None:
+        """Store rows, at least one; :class:`LogOutOfOrder` where one should have counted in windows already given."""
+
+    @abstractmethod
+    def close(self, until: int) -> list[WindowResult]:
+        """Give the windows that end before ``until`` (microseconds), each once (G4), and remove the rows that no later
+        one needs."""
+
+
 @dataclass
-class RowBuffer(ABC):
-    """The rows of one of the query's windows that are still needed, by group (G5).
+class RowBuffer(WindowBuffer):
+    """Rows one by one, by group (G5).
 
     Windows that end before ``low`` have been given.
     """
@@ -43,12 +57,10 @@ class RowBuffer(ABC):
         return (row.group for row in rows)
 
     def add(self, counted: Counted) -> None:
-        """Store rows."""
         for key, row in zip(self.keys(counted.rows), counted.rows, strict=True):
             self.groups.setdefault(key, []).append(row)
 
     def close(self, until: int) -> list[WindowResult]:
-        """Give the windows that end before ``until``, each once (G4), and remove the rows that no later one needs."""
         if until <= self.low:
             return []
         formed = [window for rows in self.groups.values() for window in self.formed(rows, until)]
