@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from pipelines.core.model import AtlasOrdering, Fate, Grid, Session, SimpleWindow, Verdict
 from pipelines.live.ordering import Decided, OrderingPolicy
-from pipelines.live.state.arrivals import EVERY_PARTITION, ArrivalQueue, Event, Partitions, events_of
+from pipelines.live.state.arrivals import EVERY_PARTITION, ArrivalQueue, Event, Partitions
+from pipelines.live.state.batches import Batch
 from pipelines.live.state.compiled_job import CompiledJob
 from pipelines.live.state.messages import Commit
 from pipelines.live.state.output import decide, verdicts_of
@@ -80,15 +81,14 @@ class AtlasPolicy(OrderingPolicy):
         self.sessions = GapSessions(self.compiled, window) if isinstance(window, Session) else None
 
     def decide(self, commit: Commit) -> Decided:
-        self.queue.put(events_of(self.compiled, commit))
+        self.queue.put(Batch.of(self.compiled, commit).events())
         return self._decide(self.queue.take_due())
 
     def decide_rest(self) -> Decided:
         return self._decide(self.queue.take_all())
 
     def bound(self, name: str) -> int:
-        closed = self._time(name).closed
-        return closed if closed == NEVER else closed + 1
+        return self._time(name).closed + 1
 
     def buffer(self, window_id: str | None, window: SimpleWindow) -> WindowBuffer:
         if self.sessions is not None:
@@ -134,29 +134,27 @@ class AtlasPolicy(OrderingPolicy):
         """The verdict on a document, whose time then counts towards the watermark."""
         if event.time_us is None:
             return decide(event, "dropped", ("invalid_time",))
-        counts_at, watermark = event.arrival_us if time.by_clock else event.time_us, time.watermark
-        missed: tuple[int, ...] = ()
-        verdict: Verdict = "accepted"
-        if not self.compiled.reads(event.input):
-            pass
-        elif self.sessions is None:
-            verdict, missed = self._missed(counts_at, time.closed)
-        elif not time.by_clock and counts_at < watermark and not self.sessions.fitting(event.values, counts_at):
-            verdict = "dropped"
+        counts_at_us, watermark = event.arrival_us if time.by_clock else event.time_us, time.watermark
+        verdict, missed = self._lateness(event, counts_at_us, time)
         time.partitions[event.partition].advance(event.time_us, event.time_us - time.ordering.allowed_lateness_us)
         return decide(
             event,
             verdict,
             () if verdict == "accepted" else ("late",),
-            system_timestamp_us=None if verdict == "dropped" else counts_at,
+            system_timestamp_us=None if verdict == "dropped" else counts_at_us,
             watermark_us=None if watermark == NEVER else watermark,
             missed_windows_us=missed,
         )
 
-    def _missed(self, time: int, closed: int) -> tuple[Verdict, tuple[int, ...]]:
-        """The verdict by the windows that were closed before the document came (A5), and their starts."""
+    def _lateness(self, event: Event, time_us: int, time: InputTime) -> tuple[Verdict, tuple[int, ...]]:
+        """The verdict by what was closed before the document came, and the starts of the windows it missed."""
         window = self.compiled.job.query.window
+        if not self.compiled.reads(event.input):
+            return "accepted", ()
+        if self.sessions is not None:
+            late = not time.by_clock and time_us < time.watermark and not self.sessions.fitting(event.values, time_us)
+            return "dropped" if late else "accepted", ()
         assert isinstance(window, Grid)
-        starts = starts_of(window, time, time + 1)
+        starts, closed = starts_of(window, time_us, time_us + 1), time.closed
         missed = tuple([start for start in starts if start + window.size_us <= closed])
         return "accepted" if not missed else "dropped" if len(missed) == len(starts) else "partial", missed

@@ -96,6 +96,8 @@ class LiveEngine:
     def _close(self) -> list[WindowResult]:
         """The windows that are final now and may be emitted."""
         final = self.unreleased + self.query.close({name: self.policy.bound(name) for name in self.compiled.sources})
-        emitted = [self.policy.emits(one) for one in final]
-        self.unreleased = [one for one, emits in zip(final, emitted, strict=True) if not emits]
-        return [one for one, emits in zip(final, emitted, strict=True) if emits]
+        emitted: list[WindowResult] = []
+        self.unreleased = []
+        for one in final:
+            (emitted if self.policy.emits(one) else self.unreleased).append(one)
+        return emitted

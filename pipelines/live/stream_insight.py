@@ -9,7 +9,8 @@ from typing import Literal
 from pipelines.core.model import Fate, Input, SimpleWindow, StreamInsightOrdering, Verdict
 from pipelines.core.values import grouping_key
 from pipelines.live.ordering import Decided, OrderingPolicy
-from pipelines.live.state.arrivals import ArrivalQueue, Event, Partitions, events_of
+from pipelines.live.state.arrivals import ArrivalQueue, Event, Partitions
+from pipelines.live.state.batches import Batch
 from pipelines.live.state.compiled_job import CompiledJob
 from pipelines.live.state.messages import Commit
 from pipelines.live.state.output import decide, verdicts_of
@@ -89,14 +90,14 @@ class StreamInsightPolicy(OrderingPolicy):
             self.inputs[part.name] = InputState(part, ordering)
 
     def decide(self, commit: Commit) -> Decided:
-        self.queue.put(events_of(self.compiled, commit))
+        self.queue.put(Batch.of(self.compiled, commit).events())
         return self._decide(self.queue.take_due(), at_end=False)
 
     def decide_rest(self) -> Decided:
         return self._decide(self.queue.take_all(), at_end=True)
 
     def bound(self, name: str) -> int:
-        return self.current[name] + 1 if name in self.current else NEVER
+        return self.current.get(name, NEVER) + 1
 
     def buffer(self, window_id: str | None, window: SimpleWindow) -> WindowBuffer:
         return LifetimeBuffer(self.compiled, window_id, window, current_us=self.current)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable, write_deltalake
 from deltalake.fs import DeltaStorageHandler
-from pyarrow.fs import FileSelector, PyFileSystem
+from pyarrow.fs import PyFileSystem
 
 from pipelines.core.errors import UsageError
 from pipelines.core.model import Job
@@ -87,7 +87,7 @@ def announce(lakehouse: Lakehouse, job: Job, *, end_of_log: bool, from_start: bo
         )
     tables = {part.name: _table(lakehouse, part.name) for part in job.inputs}
     if before is not None and not from_start and before.state_format == STATE_FORMAT:
-        following = _following(lakehouse, before, tables, end_of_log)
+        following = _following(before, tables, end_of_log)
         known = {part.name: {*before.partitions[part.name], *range(part.partitions or 0)} for part in job.inputs}
         if not before.rows or all(set(following.partitions[name]) <= numbers for name, numbers in known.items()):
             return _written(lakehouse, job, following)
@@ -101,21 +101,22 @@ def announce(lakehouse: Lakehouse, job: Job, *, end_of_log: bool, from_start: bo
         rows=0,
         state_format=STATE_FORMAT,
     )
-    return _written(lakehouse, job, _following(lakehouse, nothing, tables, end_of_log))
+    return _written(lakehouse, job, _following(nothing, tables, end_of_log))
 
 
-def _following(
-    lakehouse: Lakehouse, before: Announcement, tables: Mapping[str, DeltaTable], end_of_log: bool
-) -> Announcement:
+def _following(before: Announcement, tables: Mapping[str, DeltaTable], end_of_log: bool) -> Announcement:
     """The announcement after ``before`` in its generation."""
     partitions: dict[str, list[int]] = {}
     commits: list[dict[str, Any]] = []
     for name, table in tables.items():
-        known = set(before.partitions[name])
-        for files in _commits(lakehouse.uri(arrivals_table(name)), before.versions[name] + 1, table.version()):
-            commits.append({"input": name, "files": {one.name: one.rows for one in files}})
-            for one in files:
-                known |= one.partitions(known)
+        log, known = PyFileSystem(DeltaStorageHandler.from_table(table._table)), set(before.partitions[name])
+        for version in range(before.versions[name] + 1, table.version() + 1):
+            added = _added(log, name, version)
+            for path, stats in added.items():
+                known |= _partitions(log, path, stats, known)
+            if added:
+                files = {path.rpartition("/")[2]: stats["numRecords"] for path, stats in added.items()}
+                commits.append({"input": name, "files": files})
         partitions[name] = sorted(known)
     return replace(
         before,
@@ -144,57 +145,35 @@ def _table(lakehouse: Lakehouse, name: str) -> DeltaTable:
     return table
 
 
-@dataclass(frozen=True)
-class _File:
-    """One data file that a commit brought."""
-
-    name: str
-    rows: int
-    stats: Mapping[str, Any]
-    path: str
-    files: PyFileSystem
-
-    def partitions(self, known: set[int]) -> set[int]:
-        """The input partitions of its rows that are not ``known``, and maybe known ones. The file is read only if its
-        statistics allow others."""
-        least, most = (self.stats.get(which, {}).get("input_partition") for which in ("minValues", "maxValues"))
-        if least is not None and most is not None:
-            if least == most:
-                return {int(least)}
-            if most - least < len(known) and set(range(least, most + 1)) <= known:
-                return set()
-        column = _dataset(self.files, self.path).to_table(columns=["input_partition"])["input_partition"]
-        return {number for number in pc.unique(column).to_pylist() if number is not None}
-
-
-def _commits(uri: str, first: int, last: int) -> list[list[_File]]:
-    """For each commit from version ``first`` to ``last`` that brought rows: its files."""
-    if first > last:
-        return []
-    files = PyFileSystem(DeltaStorageHandler(uri, None))
-    present = {info.base_name for info in files.get_file_info(FileSelector("_delta_log"))}
-    found = []
-    for version in range(first, last + 1):
-        name = f"{version:020}.json"
-        if name not in present:
-            raise UsageError(
-                f"the log {uri} no longer holds its commit {version}: the stream cannot read it from the start",
-                hint="replay the job instead; keep commits longer with delta.logRetentionDuration",
-            )
-        with files.open_input_stream(f"_delta_log/{name}") as stream:
-            actions = [json.loads(line) for line in bytes(stream.read()).decode().splitlines() if line.strip()]
-        added = [_file(files, action["add"]) for action in actions if action.get("add", {}).get("dataChange")]
-        commit = [one for one in added if one.rows]
-        if commit:
-            found.append(commit)
+def _added(log: PyFileSystem, name: str, version: int) -> dict[str, dict[str, Any]]:
+    """The files that a commit added and that have rows: their statistics by path."""
+    try:
+        with log.open_input_stream(f"_delta_log/{version:020}.json") as stream:
+            actions = [json.loads(line) for line in stream.read().splitlines() if line.strip()]
+    except FileNotFoundError:
+        raise UsageError(
+            f"the log {arrivals_table(name)} no longer holds its commit {version}: the stream cannot read it from the"
+            " start",
+            hint="replay the job instead; keep commits longer with delta.logRetentionDuration",
+        ) from None
+    found = {}
+    for added in (action["add"] for action in actions if action.get("add", {}).get("dataChange")):
+        path, stats = unquote(added["path"]), json.loads(added.get("stats") or "{}")
+        if "numRecords" not in stats:
+            stats["numRecords"] = ds.dataset(path, filesystem=log, format="parquet").count_rows()
+        if stats["numRecords"]:
+            found[path] = stats
     return found
 
 
-def _file(files: PyFileSystem, added: Mapping[str, Any]) -> _File:
-    path, stats = unquote(added["path"]), json.loads(added.get("stats") or "{}")
-    rows = stats["numRecords"] if "numRecords" in stats else _dataset(files, path).count_rows()
-    return _File(path.rpartition("/")[2], int(rows), stats, path, files)
-
-
-def _dataset(files: PyFileSystem, path: str) -> ds.Dataset:
-    return ds.dataset(path, filesystem=files, format="parquet")
+def _partitions(log: PyFileSystem, path: str, stats: Mapping[str, Any], known: set[int]) -> set[int]:
+    """At least those input partitions of a file's rows that are not ``known``. The file is read only if its statistics
+    do not say enough."""
+    least, most = (stats.get(which, {}).get("input_partition") for which in ("minValues", "maxValues"))
+    if least is not None and most is not None:
+        if least == most:
+            return {int(least)}
+        if most - least < len(known) and set(range(least, most + 1)) <= known:
+            return set()
+    numbers = ds.dataset(path, filesystem=log, format="parquet").to_table(columns=["input_partition"])
+    return {number for number in pc.unique(numbers["input_partition"]).to_pylist() if number is not None}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pipelines.live.state.compiled_job import CompiledJob
-from pipelines.live.state.messages import Commit
 
 Place = tuple[int, int, int, int]
 """A place in the arrival order: arrival time in microseconds, input partition, sequence, rank of the input."""
@@ -46,34 +45,6 @@ class Event(NamedTuple):
     def partition(self) -> int:
         """Its input partition, or :data:`EVERY_PARTITION`."""
         return self.place[1]
-
-
-def events_of(compiled: CompiledJob, commit: Commit) -> list[Event]:
-    """The rows of a commit in arrival order."""
-    part, rank = compiled.job.input(commit.input), compiled.ranks[commit.input]
-    columns: dict[str, list[Any]] = commit.rows.to_pydict()
-    count = len(commit.rows)
-
-    def optional(column: str, default: Any) -> list[Any]:
-        return columns[column] if column in columns else [default] * count
-
-    def tuples(letter: str, wanted: int) -> Sequence[tuple[Any, ...]]:
-        return list(zip(*(columns[f"{letter}{index}"] for index in range(wanted)), strict=True)) or [()] * count
-
-    partitions = [EVERY_PARTITION if one is None else one for one in columns["partition"]]
-    events = map(
-        Event,
-        [commit.input] * count,
-        zip(columns["arrival"], partitions, columns["sequence"], [rank] * count, strict=True),
-        columns["punctuation"],
-        columns["arrival" if part.timestamp_by is None else "time"],
-        optional("end", None),
-        optional("edge", None),
-        optional("passes", True),
-        tuples("m", len(part.match_on)),
-        tuples("v", len(compiled.value_texts(part))),
-    )
-    return sorted(events, key=lambda event: event.place)
 
 
 @dataclass(slots=True)

@@ -89,31 +89,22 @@ class CompiledJob:
 
     # -- what is evaluated for the rows of an input -------------------------------------------------------------------
 
-    def on_columns(self, part: Input) -> tuple[str, ...]:
-        """The columns that a join compares (S14)."""
-        join = self.job.query.join
-        return join.on if join is not None and self.reads(part.name) else ()
-
-    def value_texts(self, part: Input) -> tuple[str, ...]:
-        """:attr:`texts` where the query reads the input, else nothing."""
-        return self.texts if self.reads(part.name) else ()
-
     def readings(self, part: Input) -> dict[str, str]:
         """Spark SQL by column name: what is evaluated for each row of an input before the stateful operator gets it.
 
-        ``time`` and ``end`` are BIGINT microseconds; ``passes`` is whether ``where`` keeps the row (G2).
+        ``time`` and ``end`` are BIGINT microseconds; ``passes`` is whether ``where`` keeps the row (G2). ``o0`` and so
+        on are the columns in ``over``, ``m`` those in ``match_on``, ``j`` those that a join compares (S14), ``v`` the
+        :attr:`texts`.
         """
-        read = {
-            name: f"unix_micros({instant(text, part)})"
-            for name, text in (("time", part.timestamp_by), ("end", part.end_by))
-            if text is not None
-        }
+        query, times = self.job.query, {"time": part.timestamp_by, "end": part.end_by}
+        read = {name: f"unix_micros({instant(text, part)})" for name, text in times.items() if text is not None}
         if part.edge_by is not None:
             read["edge"] = f"CAST({part.edge_by} AS STRING)"
-        query = self.job.query
-        if query.join is None and query.where is not None and self.reads(part.name):
-            read["passes"] = f"coalesce(CAST(({query.where}) AS BOOLEAN), false)"
-        lists = {"o": part.over, "m": part.match_on, "j": self.on_columns(part), "v": self.value_texts(part)}
+        lists = {"o": part.over, "m": part.match_on}
+        if self.reads(part.name):
+            lists |= {"j": query.join.on if query.join is not None else (), "v": self.texts}
+            if query.join is None and query.where is not None:
+                read["passes"] = f"coalesce(CAST(({query.where}) AS BOOLEAN), false)"
         for letter, texts in lists.items():
             read |= {f"{letter}{index}": text for index, text in enumerate(texts)}
         return read

@@ -102,19 +102,17 @@ class CountedBatch:
     @cached_property
     def rows(self) -> Sequence[Row]:
         """One by one."""
-        batch, compiled = self.batch, self.compiled
-        values = batch.tuples("v", len(compiled.texts))
-        on = batch.tuples("j", len(compiled.on_columns(compiled.job.input(batch.input))))
-        group_columns = [batch.rows[f"v{position}"] for position in compiled.group_positions]
-        number, groups = numbered(group_columns, len(batch))
+        batch, values = self.batch, self.batch.listed("v")
+        number, groups = numbered([values[position] for position in self.compiled.group_positions], len(batch))
         keys = [grouping_key(group) for group in groups]
-        rows = zip(self.start.tolist(), batch.places(), values, number.tolist(), on, strict=True)
-        return [Row(start, place, mine, keys[group], on=compared) for start, place, mine, group, compared in rows]
+        columns = self.start.tolist(), batch.places(), batch.tuples("v"), number.tolist(), batch.tuples("j")
+        return [
+            Row(start, place, mine, keys[group], on=on) for start, place, mine, group, on in zip(*columns, strict=True)
+        ]
 
     @cached_property
     def columns(self) -> pa.Table:
         """By the column."""
         columns: dict[str, Any] = {"start": self.start}
-        columns |= {f"arrived{index}": column for index, column in enumerate(self.batch.order)}
-        names = [f"v{index}" for index in range(len(self.compiled.texts))]
-        return pa.table(columns | {name: self.batch.rows[name] for name in names})
+        columns |= {f"arrived{index}": column for index, column in enumerate(self.batch.place)}
+        return pa.table(columns | {f"v{index}": column for index, column in enumerate(self.batch.listed("v"))})

@@ -39,17 +39,17 @@ class StreamAnalyticsPolicy(OrderingPolicy):
     def decide(self, commit: Commit) -> Decided:
         batch = Batch.of(self.compiled, commit)
         for first, last in batch.ends():
-            self.partitions.follow(batch.input, first, last)
+            self.partitions.follow(commit.input, first, last)
         # punctuations move nothing in this profile
         events = batch.filter(~present(batch.rows["punctuation"]))
         judged = judge(self.compiled.job, events, self.latest)
-        if not self.compiled.reads(batch.input):
+        if not self.compiled.reads(commit.input):
             return Decided(judged.table(events), {})
         counts = judged.counts
         if "passes" in events.rows.column_names:
             counts = counts & events.rows["passes"].to_numpy()
         counted = CountedBatch(self.compiled, events.filter(counts), judged.system[counts])
-        return Decided(judged.table(events), {batch.input: counted})
+        return Decided(judged.table(events), {commit.input: counted})
 
     def decide_rest(self) -> Decided:
         return Decided(VERDICTS.empty_table(), {})
@@ -84,11 +84,8 @@ class StreamAnalyticsPolicy(OrderingPolicy):
     def emits_at_end(self, result: WindowResult) -> bool:
         """Whether ``end < M - out_of_order`` in each timeline that may have rows of the window's group: with ``over``,
         in those whose keys do not differ from the group keys."""
-        group_by = self.compiled.job.query.group_by
-        keys = zip(
-            (self._shared_name(*column.rpartition(".")[::2]) for column in group_by), result.values, strict=False
-        )
-        group = {column: grouping_key(value) for column, value in keys}
+        columns = [self._shared_name(*column.rpartition(".")[::2]) for column in self.compiled.job.query.group_by]
+        group = dict(zip(columns, map(grouping_key, result.values), strict=False))
         for name in self.compiled.sources:
             part, ordering = self._settings(name)
             back_us = 0 if part.timestamp_by is None else ordering.out_of_order_us

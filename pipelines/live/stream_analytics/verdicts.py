@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipelines.core.model import Input, Job, StreamAnalyticsOrdering
+from pipelines.core.model import Job, StreamAnalyticsOrdering
 from pipelines.core.values import grouping_key
 from pipelines.live.state.batches import Batch
 from pipelines.live.state.columns import Mask, Numbers, numbered, present, starts_of_runs, whole
@@ -54,8 +54,8 @@ class Judged:
         count = len(events)
         verdict = np.where(self.counts, np.where(self.reason == 0, _ACCEPTED, _ADJUSTED), _DROPPED)
         columns = {
-            "input": pa.repeat(events.input, count),
-            "input_partition": events.numbers("partition").astype(np.int32),
+            "input": pa.repeat(events.part.name, count),
+            "input_partition": whole(events.rows["partition"], 0).astype(np.int32),
             "sequence": events.rows["sequence"],
             "arrival_time_us": events.rows["arrival"],
             "event_time_us": self.time,
@@ -71,28 +71,28 @@ class Judged:
 
 def judge(job: Job, events: Batch, latest: LatestTimes) -> Judged:
     """The verdicts of events in arrival order; their times raise M in ``latest`` (S5, S6)."""
-    part, ordering = job.input(events.input), job.ordering(events.input)
+    part, ordering = events.part, job.ordering(events.part.name)
     assert isinstance(ordering, StreamAnalyticsOrdering)
     time = events.rows["arrival" if part.timestamp_by is None else "time"].cast(pa.int64())
-    over = events.listed("o", len(part.over))
+    over = events.listed("o")
     valid = np.logical_and.reduce([present(column) for column in (time, *over)])
     reason = np.where(present(time), np.where(valid, 0, _INVALID_KEY), _INVALID_TIME)
     judged = Judged(time, reason, np.full(len(events), NEVER), np.full(len(events), NEVER))
     valid_events, times = events.filter(valid), whole(time, NEVER)[valid]
     if part.timestamp_by is None:
-        _latest_before(part, valid_events, times, np.ones(len(times), np.bool_), latest)
+        _latest_before(valid_events, times, np.ones(len(times), np.bool_), latest)
         judged.system[valid] = times
     else:
-        found = _ordered(part, ordering, valid_events, times, latest)
+        found = _ordered(ordering, valid_events, times, latest)
         judged.reason[valid], judged.system[valid], judged.watermark[valid] = found
     return judged
 
 
-def _latest_before(part: Input, events: Batch, times: Numbers, seen: Mask, latest: LatestTimes) -> Numbers:
+def _latest_before(events: Batch, times: Numbers, seen: Mask, latest: LatestTimes) -> Numbers:
     """M before each event, NEVER where there is none yet. After an event that is ``seen``, M is the greater of M and
     its time; ``latest`` has M before and after all."""
-    number, keys = numbered([events.rows["partition"], *events.listed("o", len(part.over))], len(events))
-    timelines = [(latest.setdefault((part.name, key[0]), {}), grouping_key(key[1:])) for key in keys]
+    number, keys = numbered([events.rows["partition"], *events.listed("o")], len(events))
+    timelines = [(latest.setdefault((events.part.name, key[0]), {}), grouping_key(key[1:])) for key in keys]
     order = np.argsort(number, kind="stable")
     starts = starts_of_runs(number[order])
     own = np.where(seen, times, NEVER)[order]
@@ -110,17 +110,17 @@ def _latest_before(part: Input, events: Batch, times: Numbers, seen: Mask, lates
 
 
 def _ordered(
-    part: Input, ordering: StreamAnalyticsOrdering, events: Batch, time: Numbers, latest: LatestTimes
+    ordering: StreamAnalyticsOrdering, events: Batch, time: Numbers, latest: LatestTimes
 ) -> tuple[Numbers, Numbers, Numbers]:
     """Of valid events: the reason, the system timestamp and the watermark before the event (S2 to S5, S7)."""
-    arrival = events.numbers("arrival")
+    arrival = whole(events.rows["arrival"], 0)
     early_us, late_us = _bounded(ordering.early_arrival_us), _bounded(ordering.late_arrival_us)
     back_us = min(ordering.out_of_order_us, _LONGEST_US)
     floor = np.full(len(time), NEVER) if late_us is None else arrival - late_us
     early = np.zeros(len(time), np.bool_) if early_us is None else time > arrival + early_us
     late = time < floor
     system = np.maximum(time, floor)
-    before = _latest_before(part, events, system, ~early, latest)
+    before = _latest_before(events, system, ~early, latest)
     known = np.maximum(before, floor)
     watermark = np.where(known == NEVER, NEVER, known - back_us)
     behind = (before != NEVER) & (system < before - back_us)

@@ -20,7 +20,6 @@ class EndAlignedBuffer(RowBuffer):
     """Rows in sliding and snapshot windows (S10, S12)."""
 
     def add(self, counted: Counted) -> None:
-        """Store rows; :class:`LogOutOfOrder` where one should have counted in windows already given."""
         if any(row.start < self.low for row in counted.rows):
             raise LogOutOfOrder("a row came that counts in a window already emitted")
         super().add(counted)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from lakehouse_samples import job, lines, record
 
+from pipelines.core.errors import UsageError
 from pipelines.ingest.batch import ingest
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.live.spark import announcements
@@ -56,3 +57,13 @@ def test_state_in_the_format_of_another_version_begins_the_stream_again(
     again = announce(lakehouse, job(), end_of_log=True)
     assert (again.generation, again.number) == (before.generation + 1, 0)
     assert [sum(commit["files"].values()) for commit in again.commits] == [2]
+
+
+def test_a_log_whose_first_commit_was_cleaned_up_is_refused(lakehouse: Lakehouse) -> None:
+    table = lakehouse.open("arrivals/cars")
+    assert table is not None
+    table.create_checkpoint()
+    (lakehouse.folder / "arrivals" / "cars" / "_delta_log" / f"{0:020}.json").unlink()
+    with pytest.raises(UsageError, match="no longer holds its commit 0") as refused:
+        announce(lakehouse, job(), end_of_log=True)
+    assert "delta.logRetentionDuration" in str(refused.value.hint)
