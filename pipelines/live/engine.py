@@ -60,8 +60,11 @@ class LiveEngine:
             return output
         try:
             self.pending.receive(messages)
-            self.policy.partitions.known = self.pending.partitions
-            verdicts = [self._count(*self.policy.decide(commit)) for commit in self.pending.completed()]
+            verdicts = []
+            for commit in self.pending.completed():
+                self.policy.partitions.known = self.pending.partitions
+                self.policy.partitions.punctuations_us = self.pending.punctuations_us
+                verdicts.append(self._count(*self.policy.decide(commit)))
             if verdicts:
                 output.decide(verdicts)
                 output.windows = self._close()

@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from pipelines.core.expressions import Evaluate, read
 from pipelines.core.model import Arrival, Column, Input
-from pipelines.live.state.compiled_job import CompiledJob, instant
-from pipelines.live.state.messages import ANNOUNCEMENT, ROWS, Message, pack
+from pipelines.live.expressions import instant, readings
+from pipelines.live.state.compiled_job import CompiledJob
+from pipelines.live.state.messages import ANNOUNCEMENT, ROWS, Message, first_punctuation_us, pack, unpack
 
 
 def messages(
@@ -40,7 +41,14 @@ def announcement(
     number: int, files: Sequence[Message], partitions: Mapping[str, list[int]], *, end_of_log: bool
 ) -> Message:
     """An announcement of ``files``, each as a commit."""
-    commits = [{"input": one.input, "files": {one.file: one.row_count}} for one in files]
+    commits = [
+        {
+            "input": one.input,
+            "files": {one.file: one.row_count},
+            "punctuation_us": first_punctuation_us(unpack(one.body), "arrival", "partition"),
+        }
+        for one in files
+    ]
     body = {"number": number, "end_of_log": end_of_log, "commits": commits, "partitions": partitions}
     return Message(ANNOUNCEMENT, "", "", 0, json.dumps(body).encode())
 
@@ -85,8 +93,8 @@ def _with_sides(
 
 
 def _texts(compiled: CompiledJob, part: Input) -> dict[str, str]:
-    """:meth:`CompiledJob.readings`, with instants as the evaluator gives them and ``where`` as it stands."""
-    texts = compiled.readings(part)
+    """:func:`readings`, with instants as the evaluator gives them and ``where`` as it is."""
+    texts = readings(compiled, part)
     texts |= {n: instant(t, part) for n, t in (("time", part.timestamp_by), ("end", part.end_by)) if t is not None}
     if "passes" in texts and compiled.job.query.where is not None:
         texts["passes"] = compiled.job.query.where

@@ -17,10 +17,10 @@ from pipelines.core.time import format_instant, from_datetime, to_datetime
 from pipelines.lakehouse import runs
 from pipelines.lakehouse.layout import arrivals_table
 from pipelines.lakehouse.root import Lakehouse
+from pipelines.live.expressions import refuse
 from pipelines.live.spark.announcements import Announcement, announce, checkpoint_uri
 from pipelines.live.spark.sink import stream_verdicts_table, stream_windows_table
 from pipelines.live.state.arrivals import LogOutOfOrder
-from pipelines.live.state.compiled_job import refuse
 from pipelines.live.state.output import RunCounts
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ from deltalake import write_deltalake
 
 from pipelines.core.errors import DataRefused, TailraceError
 from pipelines.core.model import Job, WindowRow
+from pipelines.live.expressions import refuse
 from pipelines.live.local_log import messages
-from pipelines.live.state.compiled_job import CompiledJob, refuse
+from pipelines.live.state.compiled_job import CompiledJob
 from pipelines.live.state.messages import Message
 from pipelines.live.state.output import Output, fates_of
 from pipelines.transcripts.judge import Outcome
@@ -23,7 +24,7 @@ from pipelines.transcripts.read import Case
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-COMMITS = 3
+COMMITS = 2
 """Into how many commits a case's arrivals are cut, so that cases test the state between batches as well."""
 _TABLE = pa.schema(
     [

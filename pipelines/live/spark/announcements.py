@@ -11,11 +11,10 @@ import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable, write_deltalake
 from deltalake.fs import DeltaStorageHandler
@@ -25,6 +24,7 @@ from pipelines.core.errors import UsageError
 from pipelines.core.model import Job
 from pipelines.lakehouse.layout import arrivals_table
 from pipelines.lakehouse.root import Lakehouse
+from pipelines.live.state.messages import first_punctuation_us
 
 STATE_FORMAT = 3
 """The format of the state in the checkpoints. Raise it whenever a pickled class changes."""
@@ -111,12 +111,12 @@ def _following(before: Announcement, tables: Mapping[str, DeltaTable], end_of_lo
     for name, table in tables.items():
         log, known = PyFileSystem(DeltaStorageHandler.from_table(table._table)), set(before.partitions[name])
         for version in range(before.versions[name] + 1, table.version() + 1):
-            added = _added(log, name, version)
-            for path, stats in added.items():
-                known |= _partitions(log, path, stats, known)
-            if added:
-                files = {path.rpartition("/")[2]: stats["numRecords"] for path, stats in added.items()}
-                commits.append({"input": name, "files": files})
+            files = [_file(log, added, known) for added in _added(log, name, version)]
+            rows = {file.name: file.rows for file in files if file.rows}
+            first = min((file.punctuation_us for file in files if file.punctuation_us is not None), default=None)
+            known = known.union(*(file.partitions for file in files))
+            if rows:
+                commits.append({"input": name, "files": rows, "punctuation_us": first})
         partitions[name] = sorted(known)
     return replace(
         before,
@@ -145,35 +145,38 @@ def _table(lakehouse: Lakehouse, name: str) -> DeltaTable:
     return table
 
 
-def _added(log: PyFileSystem, name: str, version: int) -> dict[str, dict[str, Any]]:
-    """The files that a commit added and that have rows: their statistics by path."""
+def _added(log: PyFileSystem, name: str, version: int) -> list[dict[str, Any]]:
+    """The files that a commit added with new rows, as the Delta log describes them."""
     try:
         with log.open_input_stream(f"_delta_log/{version:020}.json") as stream:
             actions = [json.loads(line) for line in stream.read().splitlines() if line.strip()]
     except FileNotFoundError:
         raise UsageError(
-            f"the log {arrivals_table(name)} no longer holds its commit {version}: the stream cannot read it from the"
-            " start",
+            f"{arrivals_table(name)} no longer holds its commit {version}: the stream cannot read it from the start",
             hint="replay the job instead; keep commits longer with delta.logRetentionDuration",
         ) from None
-    found = {}
-    for added in (action["add"] for action in actions if action.get("add", {}).get("dataChange")):
-        path, stats = unquote(added["path"]), json.loads(added.get("stats") or "{}")
-        if "numRecords" not in stats:
-            stats["numRecords"] = ds.dataset(path, filesystem=log, format="parquet").count_rows()
-        if stats["numRecords"]:
-            found[path] = stats
-    return found
+    return [action["add"] for action in actions if action.get("add", {}).get("dataChange")]
 
 
-def _partitions(log: PyFileSystem, path: str, stats: Mapping[str, Any], known: set[int]) -> set[int]:
-    """At least those input partitions of a file's rows that are not ``known``. The file is read only if its statistics
-    do not say enough."""
+class _File(NamedTuple):
+    """A file's name and number of rows, at least those input partitions that are not known yet, and the earliest
+    arrival (microseconds) of a punctuation for all partitions."""
+
+    name: str
+    rows: int
+    partitions: set[int]
+    punctuation_us: int | None
+
+
+def _file(log: PyFileSystem, added: Mapping[str, Any], known: set[int]) -> _File:
+    """From the file's statistics; the file is read only if they do not say enough."""
+    path, stats = unquote(added["path"]), json.loads(added.get("stats") or "{}")
+    name, rows = path.rpartition("/")[2], stats.get("numRecords")
     least, most = (stats.get(which, {}).get("input_partition") for which in ("minValues", "maxValues"))
-    if least is not None and most is not None:
-        if least == most:
-            return {int(least)}
-        if most - least < len(known) and set(range(least, most + 1)) <= known:
-            return set()
-    numbers = ds.dataset(path, filesystem=log, format="parquet").to_table(columns=["input_partition"])
-    return {number for number in pc.unique(numbers["input_partition"]).to_pylist() if number is not None}
+    if rows is not None and None not in (least, most) and stats.get("nullCount", {}).get("input_partition") == 0:
+        partitions = set(range(int(least), int(most) + 1))
+        if len(partitions) == 1 or partitions <= known:
+            return _File(name, rows, partitions, None)
+    read = ds.dataset(path, filesystem=log, format="parquet").to_table(columns=["input_partition", "arrival_time"])
+    partitions = set(read["input_partition"].drop_null().unique().to_pylist())
+    return _File(name, len(read), partitions, first_punctuation_us(read, "arrival_time", "input_partition"))

@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 
 from pipelines.core.errors import JobFileError
 from pipelines.core.model import Input
+from pipelines.live.expressions import readings
 from pipelines.live.spark.operator import INPUT_TYPE
 from pipelines.live.spark.workers import trust_archives
 from pipelines.live.state.compiled_job import CompiledJob
@@ -40,7 +41,7 @@ def messages_of(compiled: CompiledJob, part: Input, arrivals: DataFrame) -> Data
     ]
     seen = with_sides(compiled, part, arrivals)
     _check_types(compiled, part, seen)
-    read = [_plain(seen, text).alias(name) for name, text in compiled.readings(part).items()]
+    read = [_plain(seen, text).alias(name) for name, text in readings(compiled, part).items()]
     return seen.select(file, *own, *read).mapInArrow(_packer(compiled.job.name, part.name), INPUT_TYPE)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -51,11 +51,13 @@ class Event(NamedTuple):
 class Partitions:
     """The input partitions that a job waits for, and the last row that each has brought.
 
-    ``known`` are those that the log names, by input.
+    ``known`` are those that the log names, by input. ``punctuations_us`` are arrivals of punctuations for all
+    partitions that are announced and have not come.
     """
 
     compiled: CompiledJob
     known: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    punctuations_us: Sequence[int] = ()
     last: dict[tuple[str, int], Place] = field(default_factory=dict)
 
     def of(self, name: str) -> frozenset[int]:
@@ -126,9 +128,10 @@ class ArrivalQueue:
                 return None
             rank = self.partitions.compiled.decision_ranks[part.name]
             places += [(one[0], one[1], one[2] + 1, rank) for one in last if one is not None]
-        # a punctuation for all partitions is taken to come no earlier than the latest arrival of its input
+        # a punctuation for all partitions that is not announced is taken to come after the latest arrival of its input
         latest: dict[str, int] = {}
         for (name, _), place in self.partitions.last.items():
             latest[name] = max(place[0], latest.get(name, place[0]))
-        places += [(arrival_us, EVERY_PARTITION, 0, 0) for arrival_us in latest.values()]
+        arrivals_us = (*latest.values(), *self.partitions.punctuations_us)
+        places += [(arrival_us, EVERY_PARTITION, 0, 0) for arrival_us in arrivals_us]
         return min(places, default=None)

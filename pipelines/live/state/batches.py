@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from pipelines.live.state.messages import Commit
 _PLACE = ("arrival", "partition", "sequence", "rank")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Batch:
     """Rows of one input in arrival order, with the columns of :class:`Commit` and ``rank``; no partition is null."""
 
@@ -54,7 +55,7 @@ class Batch:
         columns = [column.to_pylist() for column in self.listed(letter)]
         return list(zip(*columns, strict=True)) if columns else [()] * len(self)
 
-    @property
+    @cached_property
     def place(self) -> list[Numbers]:
         """The rows' places in the arrival order, by the column."""
         return [whole(self.rows[name], 0) for name in _PLACE]

@@ -18,8 +18,8 @@ Mask = npt.NDArray[np.bool_]
 
 def whole(column: pa.ChunkedArray, null: int) -> Numbers:
     """A column of whole numbers; ``null`` stands for null."""
-    numbers: Numbers = column.cast(pa.int64()).fill_null(null).to_numpy()
-    return numbers
+    filled = column.fill_null(null) if column.null_count else column
+    return filled.to_numpy().astype(np.int64, copy=False)  # type: ignore[no-any-return]
 
 
 def present(column: pa.ChunkedArray) -> Mask:

@@ -1,16 +1,12 @@
-"""A job as the stream runs it, worked out once: which expressions are evaluated for each row, and where they stand."""
+"""A job as the stream runs it, worked out once: the expressions whose values a row has, and their positions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
 
-import sqlglot
-from sqlglot import exp
-
 from pipelines.core.errors import UsageError
-from pipelines.core.model import AnyOf, Input, Job, Session, SimpleWindow, output_name
-from pipelines.job.expressions import instant_sql
+from pipelines.core.model import AnyOf, Job, Session, SimpleWindow, output_name
 
 
 @dataclass(frozen=True)
@@ -87,28 +83,6 @@ class CompiledJob:
         query = self.job.query
         return (*map(output_name, query.group_by), *(one.name for one in query.aggregates))
 
-    # -- what is evaluated for the rows of an input -------------------------------------------------------------------
-
-    def readings(self, part: Input) -> dict[str, str]:
-        """Spark SQL by column name: what is evaluated for each row of an input before the stateful operator gets it.
-
-        ``time`` and ``end`` are BIGINT microseconds; ``passes`` is whether ``where`` keeps the row (G2). ``o0`` and so
-        on are the columns in ``over``, ``m`` those in ``match_on``, ``j`` those that a join compares (S14), ``v`` the
-        :attr:`texts`.
-        """
-        query, times = self.job.query, {"time": part.timestamp_by, "end": part.end_by}
-        read = {name: f"unix_micros({instant(text, part)})" for name, text in times.items() if text is not None}
-        if part.edge_by is not None:
-            read["edge"] = f"CAST({part.edge_by} AS STRING)"
-        lists = {"o": part.over, "m": part.match_on}
-        if self.reads(part.name):
-            lists |= {"j": query.join.on if query.join is not None else (), "v": self.texts}
-            if query.join is None and query.where is not None:
-                read["passes"] = f"coalesce(CAST(({query.where}) AS BOOLEAN), false)"
-        for letter, texts in lists.items():
-            read |= {f"{letter}{index}": text for index, text in enumerate(texts)}
-        return read
-
     @cached_property
     def sides(self) -> tuple[bool, ...]:
         """For a join: whether each of :attr:`texts` is read from the left input (else from the right)."""
@@ -117,6 +91,10 @@ class CompiledJob:
 
 
 def _is_of_left(text: str, left: str, right: str) -> bool:
+    # a Python worker of Spark has no other use for it, and it takes long to load
+    import sqlglot
+    from sqlglot import exp
+
     owners = {column.parts[0].name.lower() for column in sqlglot.parse_one(text, read="spark").find_all(exp.Column)}
     if {left, right} <= owners:
         raise UsageError(
@@ -124,21 +102,3 @@ def _is_of_left(text: str, left: str, right: str) -> bool:
             hint="name columns of one side in each expression; a replay takes both",
         )
     return right not in owners
-
-
-def instant(text: str, part: Input) -> str:
-    """The text of an expression of time: a TIMESTAMP column as it is, anything else converted."""
-    column = part.column(text.strip())
-    return text if column is not None and column.type == "timestamp" else instant_sql(text)
-
-
-def refuse(job: Job) -> None:
-    """:class:`UsageError` for what the live run cannot do; docs/live.md lists it."""
-    compiled = CompiledJob(job)
-    if job.query.join is not None:
-        _ = compiled.sides
-    _ = compiled.decision_ranks
-    if job.profile == "atlas" and len(job.query.sources) > 1 and isinstance(job.query.window, Session):
-        raise UsageError(
-            "the live run has no sessions over a union in profile atlas", key="query.window", hint="replay the job"
-        )

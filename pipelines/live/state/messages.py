@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 ROWS, ANNOUNCEMENT = "rows", "announcement"
 """Kinds of message."""
@@ -30,26 +31,33 @@ class Message(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """All rows that one commit brought to an input's log; see :meth:`CompiledJob.readings` for the columns.
+    """All rows that one commit brought to an input's log.
 
-    Besides those: ``partition`` (null: all of them), ``sequence``, ``arrival`` and ``punctuation`` (BIGINT
-    microseconds; null for events).
+    Columns: ``partition`` (null: all of them), ``sequence``, ``arrival`` and ``punctuation`` (BIGINT microseconds, null
+    for events), and those of :func:`~pipelines.live.expressions.readings`.
     """
 
     input: str
     rows: pa.Table
 
 
+class AnnouncedCommit(NamedTuple):
+    """What is known of a commit before its rows have come: its files with their numbers of rows, and the earliest
+    arrival (microseconds) of its punctuations for all partitions, None if it has none."""
+
+    files: dict[str, int]
+    punctuation_us: int | None
+
+
 @dataclass(slots=True)
 class PendingCommits:
     """Commits of which something is missing: a file, or the announcement.
 
-    ``announced`` lists the commits of each input in order, each as its files with their numbers of rows.
-    ``partitions`` are those that the latest announcement names. ``until_end`` is set while the latest announcement
-    asks for what the end of the log gives.
+    ``announced`` lists the commits of each input in order. ``partitions`` are those that the latest announcement names.
+    ``until_end`` is set while the latest announcement asks for what the end of the log gives.
     """
 
-    announced: dict[str, deque[dict[str, int]]] = field(default_factory=dict)
+    announced: dict[str, deque[AnnouncedCommit]] = field(default_factory=dict)
     files: dict[tuple[str, str], list[Message]] = field(default_factory=dict)
     partitions: dict[str, frozenset[int]] = field(default_factory=dict)
     until_end: bool = False
@@ -64,16 +72,23 @@ class PendingCommits:
                 self.files.setdefault((message.input, message.file), []).append(message)
         for one in sorted(announcements, key=lambda one: int(one["number"])):
             for commit in one["commits"]:
-                self.announced.setdefault(commit["input"], deque()).append(commit["files"])
+                announced = AnnouncedCommit(commit["files"], commit["punctuation_us"])
+                self.announced.setdefault(commit["input"], deque()).append(announced)
             self.partitions = {name: frozenset(numbers) for name, numbers in one["partitions"].items()}
             self.until_end = one["end_of_log"]
 
     def completed(self) -> Iterator[Commit]:
         """Remove and give the commits of which everything has come, those of an input in order."""
         for name, commits in self.announced.items():
-            while commits and all(self._received(name, file) == rows for file, rows in commits[0].items()):
-                messages = [message for file in commits.popleft() for message in self.files.pop((name, file), [])]
+            while commits and all(self._received(name, file) == rows for file, rows in commits[0].files.items()):
+                messages = [one for file in commits.popleft().files for one in self.files.pop((name, file), [])]
                 yield Commit(name, pa.concat_tables([unpack(message.body) for message in messages]))
+
+    @property
+    def punctuations_us(self) -> list[int]:
+        """For each announced commit with punctuations for all partitions: the earliest arrival of one."""
+        commits = (commit for commits in self.announced.values() for commit in commits)
+        return [commit.punctuation_us for commit in commits if commit.punctuation_us is not None]
 
     @property
     def caught_up(self) -> bool:
@@ -95,3 +110,10 @@ def pack(table: pa.Table) -> bytes:
 def unpack(body: bytes) -> pa.Table:
     """The rows that :func:`pack` packed."""
     return pa.ipc.open_stream(body).read_all()
+
+
+def first_punctuation_us(rows: pa.Table, arrival: str, partition: str) -> int | None:
+    """The earliest arrival of a punctuation for all partitions, which has none; the columns are named so."""
+    arrivals = rows.filter(pc.is_null(rows[partition]))[arrival].cast(pa.int64())
+    earliest: int | None = pc.min(arrivals).as_py()
+    return earliest

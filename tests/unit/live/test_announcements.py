@@ -8,6 +8,7 @@ import pytest
 from lakehouse_samples import job, lines, record
 
 from pipelines.core.errors import UsageError
+from pipelines.core.time import parse_instant
 from pipelines.ingest.batch import ingest
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.live.spark import announcements
@@ -29,6 +30,17 @@ def test_an_announcement_names_the_commits_since_the_one_before(lakehouse: Lakeh
     assert nothing_new.commits == []
     assert [sum(commit["files"].values()) for commit in second.commits] == [1]
     assert (second.generation, second.number, second.rows, second.partitions) == (0, 2, 3, {"cars": [0]})
+
+
+def test_a_commit_with_punctuations_for_all_partitions_names_the_first(lakehouse: Lakehouse, tmp_path: Path) -> None:
+    assert [commit["punctuation_us"] for commit in announce(lakehouse, job(), end_of_log=True).commits] == [None]
+    punctuations = [
+        record(number, minute=minute, kind="punctuation", input_partition=None, punctuation_time="2026-01-01T12:00:00Z")
+        for number, minute in enumerate((30, 40))
+    ]
+    ingest(job(), "cars", [lines(tmp_path / "1.jsonl", *punctuations)], lakehouse.root)
+    (commit,) = announce(lakehouse, job(), end_of_log=True).commits
+    assert commit["punctuation_us"] == parse_instant("2026-01-01T12:30:00Z")
 
 
 def test_a_partition_that_was_not_known_begins_the_stream_again(lakehouse: Lakehouse, tmp_path: Path) -> None:

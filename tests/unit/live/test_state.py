@@ -121,12 +121,8 @@ def test_a_commit_of_many_files_counts_once_all_have_come_in_any_order_and_any_b
     parts = [whole.slice(first, 50) for first in range(0, 400, 50)]
     files = [Message(ROWS, "cars", f"part-{number}", 50, pack(part)) for number, part in enumerate(parts)]
     counts = {file.file: file.row_count for file in files}
-    body = {
-        "number": 0,
-        "end_of_log": False,
-        "commits": [{"input": "cars", "files": counts}],
-        "partitions": {"cars": [0]},
-    }
+    commit = {"input": "cars", "files": counts, "punctuation_us": None}
+    body = {"number": 0, "end_of_log": False, "commits": [commit], "partitions": {"cars": [0]}}
     messages = [*files, Message(ANNOUNCEMENT, "", "", 0, json.dumps(body).encode())]
     for seed in range(10):
         chance, stream = Random(seed), Stream()
