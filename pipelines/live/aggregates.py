@@ -1,4 +1,4 @@
-"""Aggregates of the live run: one window's values to one value, the same bits in whatever pieces they came.
+"""Aggregates of the live run: one window's values to one value, the same bits in whatever pieces they come.
 
 Rules: a sum of doubles is the correctly rounded sum of the exact values; a mean is that sum over n; a variance is the
 exact sum of the squared distances from the mean over n or n - 1. Decimals are exact, and their mean is rounded half
@@ -143,12 +143,9 @@ def _percentile_cont(one: Aggregate, values: list[Any]) -> float:
 
 def _percentile_disc(one: Aggregate, values: list[Any]) -> float:
     numbers = _sorted_doubles(one, values)
-    count = len(numbers)
     assert one.parameter is not None
-    for position in range(count):
-        if (position + 1) / count >= one.parameter:
-            return numbers[position]
-    return numbers[-1]
+    count, wanted = len(numbers), one.parameter
+    return next(number for place, number in enumerate(numbers, start=1) if place / count >= wanted)
 
 
 _FUNCTIONS: dict[str, Callable[[Aggregate, list[Any]], Any]] = {

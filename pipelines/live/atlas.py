@@ -5,7 +5,7 @@ Lateness depends on the windows: on those that are closed (A5), or on the sessio
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pipelines.core.model import AtlasOrdering, Fate, Grid, Session, SimpleWindow, Verdict
@@ -22,47 +22,41 @@ from pipelines.live.windows.start_aligned import StartAlignedBuffer, starts_of
 
 
 @dataclass(slots=True)
-class PartitionTime:
-    """How far one partition has come, in microseconds: ``seen`` is ``max(E, P)``, ``closed`` is ``max(E - L, P)``."""
-
-    seen: int = NEVER
-    closed: int = NEVER
-
-    def advance(self, seen: int, closed: int) -> None:
-        """Raise both; neither ever falls."""
-        self.seen = max(self.seen, seen)
-        self.closed = max(self.closed, closed)
-
-
-@dataclass(slots=True)
 class InputTime:
-    """How far an input has come: each of its partitions, and its last arrival in microseconds."""
+    """How far an input has come, in microseconds.
+
+    By partition ``seen`` is ``max(E, P)`` and ``closed`` is ``max(E - L, P)``; ``last_arrival`` is that of the input.
+    """
 
     ordering: AtlasOrdering
-    partitions: dict[int, PartitionTime] = field(default_factory=dict)
+    seen: dict[int, int] = field(default_factory=dict)
+    closed: dict[int, int] = field(default_factory=dict)
     last_arrival: int = NEVER
+
+    def expect(self, partitions: Iterable[int]) -> None:
+        """Wait for partitions: nothing is closed before all of them have been seen (A3)."""
+        for partition in partitions:
+            self.advance(partition, NEVER, NEVER)
+
+    def advance(self, partition: int, seen: int, closed: int) -> None:
+        """Raise the times of a partition; they never fall."""
+        self.seen[partition] = max(seen, self.seen.get(partition, NEVER))
+        self.closed[partition] = max(closed, self.closed.get(partition, NEVER))
 
     @property
     def by_clock(self) -> bool:
         """Do documents count at their arrival (A9)?"""
         return self.ordering.boundary == "processing_time"
 
-    def punctuate(self, partition: int, time_us: int) -> None:
-        """A punctuation for one partition or for all."""
-        for number in self.partitions if partition == EVERY_PARTITION else [partition]:
-            self.partitions[number].advance(time_us, time_us)
-
     @property
     def watermark(self) -> int:
         """The least over the partitions of ``max(E, P)`` (A3)."""
-        return min([one.seen for one in self.partitions.values()], default=NEVER)
+        return min(self.seen.values(), default=NEVER)
 
     @property
-    def closed(self) -> int:
+    def closed_until(self) -> int:
         """C: windows that end at it or before are closed (A4, A9)."""
-        if self.by_clock:
-            return self.last_arrival
-        return min([one.closed for one in self.partitions.values()], default=NEVER)
+        return self.last_arrival if self.by_clock else min(self.closed.values(), default=NEVER)
 
 
 @dataclass
@@ -88,7 +82,7 @@ class AtlasPolicy(OrderingPolicy):
         return self._decide(self.queue.take_all())
 
     def bound(self, name: str) -> int:
-        return self._time(name).closed + 1
+        return self._time(name).closed_until + 1
 
     def buffer(self, window_id: str | None, window: SimpleWindow) -> WindowBuffer:
         if self.sessions is not None:
@@ -102,8 +96,7 @@ class AtlasPolicy(OrderingPolicy):
             ordering = self.compiled.job.ordering(name)
             assert isinstance(ordering, AtlasOrdering)
             self.times[name] = InputTime(ordering)
-        for partition in self.partitions.of(name):
-            self.times[name].partitions.setdefault(partition, PartitionTime())
+        self.times[name].expect(self.partitions.of(name))
         return self.times[name]
 
     def _decide(self, events: Sequence[Event]) -> Decided:
@@ -114,13 +107,14 @@ class AtlasPolicy(OrderingPolicy):
             time, reads = times[event.input], self.compiled.reads(event.input)
             if event.punctuation_us is not None:
                 fate = None
-                time.punctuate(event.partition, event.punctuation_us)
+                for partition in time.seen if event.partition == EVERY_PARTITION else [event.partition]:
+                    time.advance(partition, event.punctuation_us, event.punctuation_us)
             else:
                 fate = self._document(event, time)
                 fates.append(fate)
             time.last_arrival = event.arrival_us
             if self.sessions is not None and reads:
-                self.sessions.end(time.closed)
+                self.sessions.end(time.closed_until)
             if fate is None or fate.system_timestamp_us is None or not reads or not event.passes:
                 continue
             row = Row.of(self.compiled, event, fate.system_timestamp_us, missed=fate.missed_windows_us)
@@ -136,7 +130,7 @@ class AtlasPolicy(OrderingPolicy):
             return decide(event, "dropped", ("invalid_time",))
         counts_at_us, watermark = event.arrival_us if time.by_clock else event.time_us, time.watermark
         verdict, missed = self._lateness(event, counts_at_us, time)
-        time.partitions[event.partition].advance(event.time_us, event.time_us - time.ordering.allowed_lateness_us)
+        time.advance(event.partition, event.time_us, event.time_us - time.ordering.allowed_lateness_us)
         return decide(
             event,
             verdict,
@@ -155,6 +149,6 @@ class AtlasPolicy(OrderingPolicy):
             late = not time.by_clock and time_us < time.watermark and not self.sessions.fitting(event.values, time_us)
             return "dropped" if late else "accepted", ()
         assert isinstance(window, Grid)
-        starts, closed = starts_of(window, time_us, time_us + 1), time.closed
+        starts, closed = starts_of(window, time_us, time_us + 1), time.closed_until
         missed = tuple([start for start in starts if start + window.size_us <= closed])
         return "accepted" if not missed else "dropped" if len(missed) == len(starts) else "partial", missed

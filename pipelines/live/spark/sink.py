@@ -63,7 +63,7 @@ class LiveTable:
         if last is not None and last.get("provisional_at"):
             emitted = max(emitted, int(last["provisional_at"]) + 1)
         old = None if last is None or stale else last.get("provisional_at")
-        if not stale and old is None and not _count(final) and not _count(provisional):
+        if not stale and not old and not _count(final) and not _count(provisional):
             return
         data = pa.concat_tables([self._arrow(final, emitted), self._arrow(provisional, emitted + 1)])
         metadata = {

@@ -76,10 +76,8 @@ class Partitions:
 
 def out_of_order(name: str, partition: int) -> LogOutOfOrder:
     """The error for a partition with a row that does not come after the one before."""
-    rows = (
-        "the punctuations for all partitions" if partition == EVERY_PARTITION else f"the rows of partition {partition}"
-    )
-    return LogOutOfOrder(f"{rows} of input '{name}' are not in arrival order")
+    which = "for all partitions" if partition == EVERY_PARTITION else f"of partition {partition}"
+    return LogOutOfOrder(f"the rows {which} of input '{name}' are not in arrival order")
 
 
 @dataclass(slots=True)
