@@ -26,7 +26,7 @@ def stream(job: JOB, until_caught_up: UNTIL_CAUGHT_UP = False, anew: ANEW = Fals
     if not until_caught_up:
         note(f"streaming {found.name}; Ctrl-C stops it, and the next run goes on from there")
     with progress(f"stream {found.name}") as advance:
-        summary = run(found, context().lakehouse, until_caught_up=until_caught_up, anew=anew, progress=advance)
+        summary = run(found, context().lakehouse, until_caught_up=until_caught_up, from_start=anew, progress=advance)
     emit(summary.as_dict(), _lines(summary))
 
 

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def check_arrival_order(
-    spark: SparkSession, lakehouse: Lakehouse, input_name: str, days: OutputRange
-) -> CheckResult:
+def check_arrival_order(spark: SparkSession, lakehouse: Lakehouse, input_name: str, days: OutputRange) -> CheckResult:
     """Whether the log of ``input_name`` is in arrival order over ``days`` (whole UTC days) and against all before them.
 
     In order: inside one input partition (punctuations that apply to all form one of their own), rows by rising

@@ -32,9 +32,7 @@ class OwnedRange:
         return str(self.run["run_id"])
 
 
-def owned_ranges(
-    runs: Sequence[Mapping[str, Any]], output: OutputRange
-) -> tuple[list[OwnedRange], list[OutputRange]]:
+def owned_ranges(runs: Sequence[Mapping[str, Any]], output: OutputRange) -> tuple[list[OwnedRange], list[OutputRange]]:
     """What each successful run (``runs`` oldest first) wrote last of ``output``, newest first; the parts none wrote."""
     free = [EVERYTHING]
     found = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pipelines.core.errors import TailraceError
@@ -103,12 +103,7 @@ def run_reference(case: Case) -> Outcome:
 
 def reference_outcome(outcome: engine.Outcome) -> Outcome:
     """The reference engine's outcome in the one form for all engines."""
-    verdicts = (dict(zip(VERDICT_KEYS, astuple(verdict), strict=True)) for verdict in outcome.fates)
-    windows = (
-        {"window_start": row.window_start_us, "window_end": row.window_end_us, "window_id": row.window_id, **row.values}
-        for row in outcome.windows
-    )
-    return Outcome(tuple(verdicts), tuple(windows))
+    return Outcome.of(outcome.fates, outcome.windows)
 
 
 # -- spark -----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Many cases on the live engine: one streaming query runs them all, each with a state of its own."""
+"""Many cases on the live engine: all of them run in one streaming query, an engine for each."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from pipelines.core.errors import DataRefused, TailraceError
-from pipelines.core.model import Job
+from pipelines.core.model import Job, WindowRow
+from pipelines.live.expressions import refuse
 from pipelines.live.local_log import messages
-from pipelines.live.state.intake import Message
-from pipelines.live.state.output import Output
-from pipelines.live.state.program import Program, refuse
-from pipelines.live.state.rows import decisions_of
+from pipelines.live.state.compiled_job import CompiledJob
+from pipelines.live.state.messages import Message
+from pipelines.live.state.output import Output, fates_of
 from pipelines.transcripts.judge import Outcome
-from pipelines.transcripts.read import VERDICT_KEYS, Case
+from pipelines.transcripts.read import Case
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-COMMITS = 3
-"""Into how many commits a case's arrivals are cut, so that state is kept from batch to batch."""
+COMMITS = 2
+"""Into how many commits a case's arrivals are cut, so that cases test the state between batches as well."""
 _TABLE = pa.schema(
     [
         ("key", pa.string()),
@@ -54,7 +54,7 @@ def run_stream(cases: Sequence[Case], session: SparkSession | None = None) -> li
             assert case.job is not None
             refuse(case.job)
             cuts = sorted({len(case.arrivals) * part // COMMITS for part in range(1, COMMITS)})
-            packed[str(number)] = messages(Program(case.job), case.arrivals, evaluate, cuts)
+            packed[str(number)] = messages(CompiledJob(case.job), case.arrivals, evaluate, cuts)
         except TailraceError as error:
             outcomes[number] = Outcome(error=error)
     if packed:
@@ -83,11 +83,11 @@ def run_messages(
         for key, output in outputs_of(frame).items():
             whole = total[key]
             whole.verdicts = pa.concat_tables([whole.verdicts, output.verdicts])
-            whole.results += output.results
-            if output.moved:
+            whole.windows += output.windows
+            if output.advanced:
                 whole.provisional_verdicts = output.provisional_verdicts
-                whole.provisional_results = output.provisional_results
-            whole.told = output.told or (whole.told and not output.moved)
+                whole.provisional_windows = output.provisional_windows
+            whole.at_end = output.at_end or (whole.at_end and not output.advanced)
             whole.error = whole.error or output.error
 
     with tempfile.TemporaryDirectory(prefix="tailrace-verify-") as folder:
@@ -121,13 +121,15 @@ def _outcome(case: Case, output: Output) -> Outcome:
         return Outcome(error=output.error)
     if output.error is not None:
         return Outcome(error=DataRefused(f"the log is not in order: {output.error}"))
-    assert output.told, "the end of the log was not reached"
+    assert output.at_end, "the end of the log was not reached"
     assert case.job is not None
-    verdicts = pa.concat_tables([output.verdicts, output.provisional_verdicts])
-    decisions = [decision for decision in decisions_of(verdicts) if decision.arrival in case.output]
-    results = [result for result in (*output.results, *output.provisional_results) if result.end in case.output]
-    names = ("window_start", "window_end", "window_id", *Program(case.job).output_names)
-    return Outcome(
-        tuple(dict(zip(VERDICT_KEYS, decision, strict=True)) for decision in decisions),
-        tuple(dict(zip(names, (*result[:3], *result.values), strict=True)) for result in results),
+    names = CompiledJob(case.job).output_names
+    fates = fates_of(pa.concat_tables([output.verdicts, output.provisional_verdicts]))
+    return Outcome.of(
+        (one for one in fates if one.arrival_time_us in case.output),
+        (
+            WindowRow(one.start_us, one.end_us, one.window_id, dict(zip(names, one.values, strict=True)))
+            for one in (*output.windows, *output.provisional_windows)
+            if one.end_us in case.output
+        ),
     )
