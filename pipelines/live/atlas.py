@@ -39,7 +39,7 @@ class InputTime:
             self.advance(partition, NEVER, NEVER)
 
     def advance(self, partition: int, seen: int, closed: int) -> None:
-        """Raise the times of a partition; they never fall."""
+        """Raise the times of a partition; they never fall. An idle timeout is a punctuation that raises them (A10)."""
         self.seen[partition] = max(seen, self.seen.get(partition, NEVER))
         self.closed[partition] = max(closed, self.closed.get(partition, NEVER))
 
@@ -125,7 +125,10 @@ class AtlasPolicy(OrderingPolicy):
         return Decided(verdicts_of(fates), {name: CountedRows(rows) for name, rows in counted.items()})
 
     def _document(self, event: Event, time: InputTime) -> Fate:
-        """The verdict on a document, whose time then counts towards the watermark."""
+        """The verdict on a document, whose time then counts towards the watermark; G7 drops one without a time.
+
+        A replay writes the dead letter of a dropped document (A11).
+        """
         if event.time_us is None:
             return decide(event, "dropped", ("invalid_time",))
         counts_at_us, watermark = event.arrival_us if time.by_clock else event.time_us, time.watermark

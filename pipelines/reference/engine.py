@@ -223,7 +223,8 @@ def _spread(
     query: Query, profile: Profile, window: SimpleWindow, ordered: Ordered, rows: Sequence[Row]
 ) -> list[tuple[tuple[int, int], list[Row]]]:
     """Each window and group that has rows, once. Sessions are chains of ``partition_by``, then grouped: chains whose
-    sessions have the same bounds share a row in a group. All other windows are formed group by group (G5)."""
+    sessions have the same bounds share a row in a group. All other windows are formed group by group (G5). The results
+    of all windows of ``any_of`` are results of the query (S13)."""
     assign = profile.assign[type(window)]
     if not isinstance(window, Session):
         groups = _partition(rows, query.group_by)
