@@ -1,53 +1,34 @@
-"""``tailrace check``: is the job file valid, and what does it say?"""
+"""``tailrace check``: is the job file valid, and what does it mean?"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator
 
-import typer
-
-from pipelines.cli.common import emit, find_job
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from pipelines.cli.common import JOB, emit, find_job
+from pipelines.core.model import Job
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
+def check(job: JOB) -> None:
+    """Validate a job file; print its policy, its read range, warnings, and what the product's documents leave open."""
+    from pipelines.job.describe import ambiguities, describe_policy, describe_read_range, remarks
+    from pipelines.job.limits import limits_exceeded
 
-    @app.command("check")
-    def check(job: Annotated[str, typer.Argument(metavar="JOB", help="Job file, or the name of a job.")]) -> None:
-        """Validate a job file; print its policy in words, its read range, warnings, what the product leaves open."""
-        from pipelines.job.describe import ambiguities, describe_policy, describe_read_range, remarks
-        from pipelines.job.limits import limits_exceeded
+    found = find_job(job)
+    texts = {
+        "policy": describe_policy(found),
+        "read_range": describe_read_range(found),
+        "warnings": [*limits_exceeded(found), *remarks(found)],
+        "ambiguities": ambiguities(found),
+    }
+    about = {"job": found.name, "profile": found.profile, "valid": True, **texts, "fingerprint": found.fingerprint}
+    emit(about, _lines(found, texts))
 
-        found = find_job(job)
-        policy, reads = describe_policy(found), describe_read_range(found)
-        warnings = [*limits_exceeded(found), *remarks(found)]
-        open_points = ambiguities(found)
 
-        def human(out: Console) -> None:
-            out.print(f"{found.name}: valid, profile {found.profile}", markup=False)
-            for sentence in [*policy, *reads]:
-                out.print(f"  {sentence}", markup=False)
-            for warning in warnings:
-                out.print(f"  warning: {warning}", markup=False)
-            if open_points:
-                out.print("  open in the product's documents:", markup=False)
-            for sentence in open_points:
-                out.print(f"    {sentence}", markup=False)
-            out.print(f"  fingerprint {found.fingerprint}", markup=False)
-
-        emit(
-            {
-                "job": found.name,
-                "profile": found.profile,
-                "valid": True,
-                "policy": policy,
-                "read_range": reads,
-                "warnings": warnings,
-                "ambiguities": open_points,
-                "fingerprint": found.fingerprint,
-            },
-            human,
-        )
+def _lines(job: Job, texts: dict[str, list[str]]) -> Iterator[str]:
+    yield f"{job.name}: valid, profile {job.profile}"
+    yield from (f"  {sentence}" for sentence in (*texts["policy"], *texts["read_range"]))
+    yield from (f"  warning: {warning}" for warning in texts["warnings"])
+    if texts["ambiguities"]:
+        yield "  open in the product's documents:"
+        yield from (f"    {sentence}" for sentence in texts["ambiguities"])
+    yield f"  fingerprint {job.fingerprint}"

@@ -1,4 +1,4 @@
-"""What all commands share: global options, finding a job, printing, progress bars."""
+"""What all commands share: options, finding a job, printing, progress bars."""
 
 from __future__ import annotations
 
@@ -6,26 +6,28 @@ import functools
 import inspect
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pipelines.core.errors import UsageError, did_you_mean
+from pipelines.core.intervals import parse_range
 from pipelines.core.model import Job, OutputRange
-from pipelines.core.time import parse_instant
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.progress import Progress
 
 LAKEHOUSE_VARIABLE = "TAILRACE_LAKEHOUSE"
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+JOB = Annotated[str, typer.Argument(metavar="JOB", help="Job file, or the name of a job.")]
+FROM = Annotated[str | None, typer.Option("--from", metavar="T", help="First window end; left out: the beginning.")]
+TO = Annotated[str | None, typer.Option("--to", metavar="T", help="Window ends are before it; left out: the end.")]
 
 
 @dataclass(frozen=True)
@@ -38,48 +40,6 @@ class Context:
     debug: bool = False
 
 
-_context: ContextVar[Context] = ContextVar("tailrace_cli", default=Context())  # noqa: B039  # replaced, never changed
-
-
-def context() -> Context:
-    """Global options of the command that runs now."""
-    return _context.get()
-
-
-class Commands(typer.Typer):
-    """A typer application whose every command takes the global options; they go to :func:`context`."""
-
-    def command(self, name: str | None = None, **options: Any) -> Callable[[Function], Function]:
-        """As typer's own, with the global options added to the function's."""
-        register = super().command(name, **options)
-
-        def decorate(function: Function) -> Function:
-            register(_with_global_options(function))
-            return function
-
-        return decorate
-
-
-def _with_global_options(function: Function) -> Function:
-    own = inspect.signature(function, eval_str=True)
-    known = [field.name for field in fields(Context)]
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        _context.set(Context(**{name: kwargs.pop(name) for name in known}))
-        return function(*args, **kwargs)
-
-    extra = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=getattr(Context, name), annotation=annotation)
-        for name, annotation in _OPTIONS.items()
-    ]
-    # the attributes that give its signature are unknown to mypy
-    call.__signature__ = own.replace(parameters=[*own.parameters.values(), *extra])  # type: ignore[attr-defined]
-    call.__annotations__ = {**function.__annotations__, **_OPTIONS}
-    # it takes more options than Function, which its type cannot express
-    return call  # type: ignore[return-value]
-
-
 _OPTIONS: dict[str, Any] = {
     "lakehouse": Annotated[
         str, typer.Option("--lakehouse", help="Folder or URI of the tables.", envvar=LAKEHOUSE_VARIABLE)
@@ -88,6 +48,31 @@ _OPTIONS: dict[str, Any] = {
     "quiet": Annotated[bool, typer.Option("--quiet", help="No progress bars, no notes.")],
     "debug": Annotated[bool, typer.Option("--debug", help="Show the stack trace of an error.")],
 }
+_context: ContextVar[Context] = ContextVar("tailrace_cli", default=Context())  # noqa: B039  # replaced, never changed
+
+
+def context() -> Context:
+    """Global options of the command that runs now."""
+    return _context.get()
+
+
+def with_global_options(command: Callable[..., None]) -> Callable[..., None]:
+    """``command`` with the global options added to its own; :func:`context` gives their values."""
+
+    @functools.wraps(command)
+    def call(**options: Any) -> None:
+        _context.set(Context(**{field.name: options.pop(field.name) for field in fields(Context)}))
+        command(**options)
+
+    own = inspect.signature(command, eval_str=True)
+    more = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=getattr(Context, name), annotation=annotation)
+        for name, annotation in _OPTIONS.items()
+    ]
+    # typer reads both; mypy does not know the first
+    call.__signature__ = own.replace(parameters=[*own.parameters.values(), *more])  # type: ignore[attr-defined]
+    call.__annotations__ = {**command.__annotations__, **_OPTIONS}
+    return call
 
 
 def find_job(text: str) -> Job:
@@ -112,19 +97,7 @@ def find_job(text: str) -> Job:
 
 def output_range(from_: str | None, to: str | None) -> OutputRange:
     """The half-open output range of ``--from`` and ``--to``; either left out leaves that side open."""
-
-    def instant(option: str, text: str | None) -> int | None:
-        if text is None:
-            return None
-        try:
-            return parse_instant(text)
-        except ValueError as error:
-            raise UsageError(str(error), key=option) from None
-
-    result = OutputRange(instant("--from", from_), instant("--to", to))
-    if result.from_us is not None and result.to_us is not None and result.from_us >= result.to_us:
-        raise UsageError("--from must be before --to: the range is half-open", key="--from")
-    return result
+    return parse_range(from_, to, ("--from", "--to"))
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -141,16 +114,28 @@ def note(text: str) -> None:
         console(stderr=True).print(text, markup=False)
 
 
-def emit(data: Any, human: Callable[[Console], None]) -> None:
-    """``data`` as one JSON document under ``--json``, else what ``human`` prints."""
+def emit(data: Any, lines: Iterable[RenderableType]) -> None:
+    """``data`` as one JSON document under ``--json``, else ``lines``."""
     if context().json:
         sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False, default=str) + "\n")
-    else:
-        human(console())
+        return
+    out = console()
+    for line in lines:
+        out.print(line, markup=False)
+
+
+def run_lines(
+    job: str, run_id: str, took_us: int, by_verdict: Mapping[str, int], by_reason: Mapping[str, int]
+) -> Iterator[str]:
+    """How long a run took, and its events by verdict and reason."""
+    yield f"{job}: run {run_id} took {took_us / 1_000_000:.1f} s over {sum(by_verdict.values())} event(s)"
+    yield from (f"  {verdict}: {count}" for verdict, count in by_verdict.items())
+    if by_reason:
+        yield "  reasons: " + ", ".join(f"{name} {count}" for name, count in by_reason.items())
 
 
 class Steps:
-    """The steps of long work: called with a few words when the next one begins; ``expect`` sets how many there are."""
+    """The steps of long work: called with a description of each step as it begins; ``expect`` sets their number."""
 
     def __init__(self, title: str, bar: Progress | None = None, count: int | None = None) -> None:
         self._title = title

@@ -1,4 +1,4 @@
-"""``tailrace doctor``: what is installed, what is missing, how to mend it."""
+"""``tailrace doctor``: what is installed, what is missing, and how to install it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,13 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
 from pipelines.cli.common import context, emit
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 PINNED = ("pyspark", "delta-spark", "deltalake", "pyarrow", "numpy", "pandas", "pydantic", "sqlglot")
 ORCHESTRATION = ("dagster", "dagster-webserver")
@@ -24,38 +21,34 @@ ORCHESTRATION = ("dagster", "dagster-webserver")
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at: fit or not, what was seen, and how to mend it."""
+    """One thing that was examined: is it fit, what was found, and what to do if it is not."""
 
     name: str
     fit: bool
     seen: str
-    mend: str = ""
+    remedy: str = ""
     required: bool = True
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
+def doctor() -> None:
+    """Check what Tailrace needs on this machine; exit code 4 when something required is missing."""
+    findings = examine(context().lakehouse)
+    unfit = sum(finding.required and not finding.fit for finding in findings)
+    emit({"fit": not unfit, "findings": [asdict(finding) for finding in findings]}, _lines(findings, unfit))
+    if unfit:
+        raise typer.Exit(4)
 
-    @app.command("doctor")
-    def doctor() -> None:
-        """Look at what Tailrace needs on this machine; exit code 4 when something required is missing."""
-        findings = examine(context().lakehouse)
-        unfit = [finding for finding in findings if finding.required and not finding.fit]
 
-        def human(out: Console) -> None:
-            for finding in findings:
-                sign = "ok  " if finding.fit else ("MISS" if finding.required else "note")
-                mend = "" if finding.fit else f" -> {finding.mend}"
-                out.print(f"{sign} {finding.name}: {finding.seen}{mend}", markup=False)
-            out.print("fit" if not unfit else f"{len(unfit)} thing(s) to mend", markup=False)
-
-        emit({"fit": not unfit, "findings": [asdict(finding) for finding in findings]}, human)
-        if unfit:
-            raise typer.Exit(4)
+def _lines(findings: Sequence[Finding], unfit: int) -> Iterator[str]:
+    for finding in findings:
+        sign = "ok  " if finding.fit else ("MISS" if finding.required else "note")
+        remedy = "" if finding.fit else f" -> {finding.remedy}"
+        yield f"{sign} {finding.name}: {finding.seen}{remedy}"
+    yield f"{unfit} required thing(s) missing" if unfit else "fit"
 
 
 def examine(lakehouse: str) -> list[Finding]:
-    """Everything that can be said without starting Spark."""
+    """Everything that can be examined without starting Spark."""
     return [_python(), _java(), _jars(), _archive(), *_packages(), _lakehouse(lakehouse), _memory()]
 
 
@@ -85,14 +78,16 @@ def _jars() -> Finding:
 def _archive() -> Finding:
     from pipelines.runtime import archive, java
 
-    name, mend = "class-data archive", "run 'python -m pipelines.runtime.archive': sessions then start in half the time"
+    name = "class-data archive"
+    remedy = "run 'python -m pipelines.runtime.archive': sessions then start in half the time"
     if java.find_home() is None:
-        return Finding(name, False, "none without Java", mend, required=False)
+        return Finding(name, False, "none without Java", remedy, required=False)
     if archive.java_options():
         return Finding(name, True, f"{archive.path().stat().st_size / 2**20:.0f} MiB, {archive.path()}")
-    there = archive.path().is_file()
-    seen = "not used: Spark has settings of its own" if there else "none for this Java and these jars"
-    return Finding(name, False, seen, "nothing: those settings come first" if there else mend, required=False)
+    if archive.path().is_file():
+        found = "not used: Spark has settings of its own"
+        return Finding(name, False, found, "nothing: those settings come first", required=False)
+    return Finding(name, False, "none for this Java and these jars", remedy, required=False)
 
 
 def _packages() -> list[Finding]:
@@ -122,7 +117,5 @@ def _lakehouse(root: str) -> Finding:
 
 def _memory() -> Finding:
     total_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    enough = total_gib >= 4
-    return Finding(
-        "memory", enough, f"{total_gib:.1f} GiB, {os.cpu_count()} cores", "4 GiB are advised", required=False
-    )
+    found = f"{total_gib:.1f} GiB, {os.cpu_count()} cores"
+    return Finding("memory", total_gib >= 4, found, "4 GiB are advised", required=False)

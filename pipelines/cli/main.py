@@ -1,4 +1,4 @@
-"""The ``tailrace`` command: collects the commands, gives them the global options, turns errors into exit codes."""
+"""The ``tailrace`` command: collects the commands, adds the global options, turns errors into exit codes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import typer
 from typer.exceptions import Abort, Exit, TyperException
 
 from pipelines import __version__
-from pipelines.cli.common import Commands
+from pipelines.cli.common import with_global_options
 from pipelines.core.errors import TailraceError
 
 COMMANDS = (
@@ -31,14 +31,15 @@ COMMANDS = (
     "report",
     "doctor",
 )
+"""Each is a function in the module of the same name."""
 
 OTHER_FAILURE = 4
-"""Exit code of a failure that Tailrace does not know: most often the environment's."""
+"""Exit code of a failure that Tailrace does not know; the usual cause is the environment."""
 
 
-def application() -> Commands:
+def application() -> typer.Typer:
     """All commands."""
-    app = Commands(
+    app = typer.Typer(
         name="tailrace",
         add_completion=False,
         pretty_exceptions_enable=False,
@@ -49,7 +50,7 @@ def application() -> Commands:
     @app.callback(invoke_without_command=True)
     def root(
         ctx: typer.Context,
-        version: bool = typer.Option(False, "--version", help="Print the version and leave."),
+        version: bool = typer.Option(False, "--version", help="Print the version and exit."),
     ) -> None:
         if version:
             typer.echo(__version__)
@@ -58,20 +59,21 @@ def application() -> Commands:
             raise typer.Exit(2)
 
     for name in COMMANDS:
-        importlib.import_module(f"pipelines.cli.{name}").register(app)
+        module = importlib.import_module(f"pipelines.cli.{name}")
+        app.command(name)(with_global_options(getattr(module, name)))
     return app
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line ``arguments`` (without the program's name) and return its exit code."""
     try:
-        # outside typer's standalone mode, leaving with a code is what the call returns
+        # outside typer's standalone mode the call returns the exit code
         code = typer.main.get_command(application())(list(arguments), prog_name="tailrace", standalone_mode=False)
         sys.stdout.flush()
-    except Exit as leave:
-        return leave.exit_code
+    except Exit as exited:
+        return exited.exit_code
     except BrokenPipeError:
-        # the reader has seen enough, as with `tailrace show ... | head`; point stdout away so that exit cannot fail
+        # the reader closed the pipe, as in `tailrace show ... | head`; redirect stdout so that the exit cannot fail
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (Exception, KeyboardInterrupt) as error:
@@ -82,13 +84,13 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _report(error: BaseException, *, as_json: bool) -> int:
-    """Print what went wrong as one sentence on stderr, under ``--json`` also as an object; the exit code."""
+    """Print the error as one sentence on stderr, under ``--json`` also as an object; return the exit code."""
     data: dict[str, object] = {}
     match error:
         case Abort() | KeyboardInterrupt():
             sentence, code = "stopped before it was done", 130
         case TyperException():
-            sentence, code = f"{error.format_message()} (tailrace --help shows how it is called)", 2
+            sentence, code = f"{error.format_message()} (tailrace --help lists the commands)", 2
         case TailraceError():
             sentence, code, data = str(error), error.exit_code, error.as_dict()
         case _:
@@ -103,14 +105,14 @@ def main() -> None:
     """Entry point of the ``tailrace`` command."""
     code = OTHER_FAILURE
 
-    def leave() -> None:
-        # a thread of Arrow that closes a file only now would find no interpreter any more, and abort the process
+    def end_process() -> None:
+        # an Arrow thread that closes a file after the interpreter is gone would abort the process
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
 
-    # what is registered first is called last, after what the command has registered
-    atexit.register(leave)
+    # what is registered first is called last, so after what the command registers
+    atexit.register(end_process)
     code = run(sys.argv[1:])
     sys.exit(code)
 

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from pipelines.cli.common import context, emit, find_job, output_range
+from pipelines.cli.common import FROM, JOB, TO, context, emit, find_job, output_range
 from pipelines.core.errors import UsageError
+from pipelines.core.model import Job
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from pipelines.core.model import Job
-    from pipelines.plan.definition import Plan
-
-JOB = Annotated[str, typer.Argument(metavar="JOB", help="Job file, or the name of a job.")]
-FROM = Annotated[str | None, typer.Option("--from", metavar="T", help="First window end; left out: the beginning.")]
-TO = Annotated[str | None, typer.Option("--to", metavar="T", help="Window ends lie before it; left out: the end.")]
 AS_OF = Annotated[
     list[str] | None,
     typer.Option(
@@ -26,22 +18,19 @@ AS_OF = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
+def plan(job: JOB, from_: FROM = None, to: TO = None, as_of: AS_OF = None) -> None:
+    """Show what a replay would read and write, and whether its result is final."""
+    from pipelines.plan.stages import describe, describe_plan, stages_of
+    from pipelines.replay.builder import make_plan
 
-    @app.command("plan")
-    def plan(job: JOB, from_: FROM = None, to: TO = None, as_of: AS_OF = None) -> None:
-        """Show what a replay would read and write, and whether its result is final."""
-        from pipelines.plan.stages import describe, stages_of
-        from pipelines.replay.builder import make_plan
-
-        found = find_job(job)
-        made = make_plan(found, output_range(from_, to), context().lakehouse, as_of=versions(found, as_of))
-        emit({**made.as_dict(), "stages": [*map(describe, stages_of(made))]}, lambda out: print_plan(out, made))
+    found = find_job(job)
+    built = make_plan(found, output_range(from_, to), context().lakehouse, as_of=versions(found, as_of))
+    lines = (line if number == 0 else f"  {line}" for number, line in enumerate(describe_plan(built)))
+    emit({**built.as_dict(), "stages": [*map(describe, stages_of(built))]}, lines)
 
 
 def versions(job: Job, given: list[str] | None) -> int | dict[str, int] | None:
-    """What ``--as-of`` says: one version for a job of one input, else versions by input."""
+    """The versions in ``--as-of``: one for a job of one input, else versions by input."""
     if not given:
         return None
     by_input: dict[str, int] = {}
@@ -56,13 +45,3 @@ def versions(job: Job, given: list[str] | None) -> int | dict[str, int] | None:
             return int(digits)
         by_input[name] = int(digits)
     return by_input
-
-
-def print_plan(out: Console, plan: Plan) -> None:
-    """The plan as text: a line each for what it is, what it reads, its stages and what to know of it."""
-    from pipelines.plan.stages import describe_plan
-
-    first, *others = describe_plan(plan)
-    out.print(first, markup=False)
-    for line in others:
-        out.print(f"  {line}", markup=False)

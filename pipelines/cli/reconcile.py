@@ -2,61 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines.cli.common import context, emit, find_job, note, output_range, progress
-from pipelines.cli.plan import FROM, JOB, TO
+from pipelines.cli.common import FROM, JOB, TO, context, emit, find_job, note, output_range, progress
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from pipelines.reconcile.result import Reconciliation
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-
-    @app.command("reconcile")
-    def reconcile(
-        job: JOB,
-        from_: FROM = None,
-        to: TO = None,
-        against: Annotated[
-            str | None,
-            typer.Option(
-                "--against",
-                metavar="TABLE",
-                help="The live run's table: in the lakehouse, a Delta URI, a catalog name.",
-            ),
-        ] = None,
-    ) -> None:
-        """Compare windows with what the live run wrote; name each difference and its cause."""
-        from pipelines.reconcile.run import STEPS
-        from pipelines.reconcile.run import reconcile as run
-
-        found = find_job(job)
-        wanted = output_range(from_, to)
-        with progress(f"reconcile {found.name}", STEPS) as advance:
-            result = run(found, wanted, context().lakehouse, against=against, progress=advance)
-        for text in result.notes:
-            note(f"note: {text}")
-        emit(result.as_dict(), lambda out: _print(out, result))
-        if result.differing:
-            raise typer.Exit(1)
+AGAINST = Annotated[
+    str | None,
+    typer.Option(
+        "--against", metavar="TABLE", help="The live run's table: in the lakehouse, a Delta URI, a catalog name."
+    ),
+]
 
 
-def _print(out: Console, result: Reconciliation) -> None:
+def reconcile(job: JOB, from_: FROM = None, to: TO = None, against: AGAINST = None) -> None:
+    """Compare windows with what the live run wrote; name each difference and its cause."""
+    from pipelines.reconcile.run import STEPS
+    from pipelines.reconcile.run import reconcile as run
+
+    found, output = find_job(job), output_range(from_, to)
+    with progress(f"reconcile {found.name}", STEPS) as advance:
+        result = run(found, output, context().lakehouse, against=against, progress=advance)
+    for text in result.notes:
+        note(f"note: {text}")
+    emit(result.as_dict(), _lines(result))
+    if result.differing:
+        raise typer.Exit(1)
+
+
+def _lines(result: Reconciliation) -> Iterator[str]:
     if not result.differing:
         what = f"all {result.equal} row(s) agree" if result.equal else "there are no rows to compare"
-        out.print(f"{result.job}: {what} with {result.against}", markup=False)
+        yield f"{result.job}: {what} with {result.against}"
         return
-    lines = [f"{result.job}: {result.differing} row(s) differ from {result.against}, {result.equal} agree"]
-    lines += [f"  {status}: {count}" for status, count in result.by_status.items()]
-    lines.append("  causes:")
-    lines += [f"    {cause}: {count}" for cause, count in result.by_cause.items()]
-    lines += [f"  {sentence}" for sentence in result.story]
-    lines.append(f"  every difference is in {result.table}, version {result.version}")
-    for line in lines:
-        out.print(line, markup=False)
+    yield f"{result.job}: {result.differing} row(s) differ from {result.against}, {result.equal} agree"
+    yield from (f"  {status}: {count}" for status, count in result.by_status.items())
+    yield "  causes:"
+    yield from (f"    {cause}: {count}" for cause, count in result.by_cause.items())
+    yield from (f"  {sentence}" for sentence in result.story)
+    yield f"  every difference is in {result.table}, version {result.version}"

@@ -2,69 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines.cli.common import context, emit, find_job, note, output_range, progress
-from pipelines.cli.plan import AS_OF, FROM, JOB, TO, versions
+from pipelines.cli.common import FROM, JOB, TO, context, emit, find_job, note, output_range, progress, run_lines
+from pipelines.cli.plan import AS_OF, versions
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from pipelines.replay.summary import RunSummary
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-
-    @app.command("replay")
-    def replay(
-        job: JOB,
-        from_: FROM = None,
-        to: TO = None,
-        as_of: AS_OF = None,
-        reason: Annotated[str | None, typer.Option("--reason", help="Why; kept in the run ledger.")] = None,
-    ) -> None:
-        """Run the job over its arrival log and replace exactly the output range."""
-        from pipelines.plan.stages import stages_of
-        from pipelines.replay.run import replay as run
-
-        found = find_job(job)
-        wanted = output_range(from_, to)
-        with progress(f"replay {found.name}") as steps:
-            summary = run(
-                found,
-                wanted,
-                context().lakehouse,
-                as_of=versions(found, as_of),
-                planned=lambda plan: steps.expect(len(stages_of(plan))),
-                reason=reason,
-                progress=steps,
-                only_run=True,
-            )
-        for text in summary.plan.notes:
-            note(f"note: {text}")
-        for text in summary.found.warnings:
-            note(f"warning: {text}")
-        emit(summary.as_dict(), lambda out: _print(out, summary))
+REASON = Annotated[str | None, typer.Option("--reason", help="Why; kept in the run ledger.")]
 
 
-def _print(out: Console, summary: RunSummary) -> None:
+def replay(job: JOB, from_: FROM = None, to: TO = None, as_of: AS_OF = None, reason: REASON = None) -> None:
+    """Run the job over its arrival log and replace exactly the output range."""
+    from pipelines.plan.stages import stages_of
+    from pipelines.replay.run import replay as run
+
+    found, output = find_job(job), output_range(from_, to)
+    with progress(f"replay {found.name}") as steps:
+        summary = run(
+            found,
+            output,
+            context().lakehouse,
+            as_of=versions(found, as_of),
+            planned=lambda plan: steps.expect(len(stages_of(plan))),
+            reason=reason,
+            progress=steps,
+            only_run=True,
+        )
+    for text in summary.plan.notes:
+        note(f"note: {text}")
+    for text in summary.found.warnings:
+        note(f"warning: {text}")
+    emit(summary.as_dict(), _lines(summary))
+
+
+def _lines(summary: RunSummary) -> Iterator[str]:
     from pipelines.plan.stages import format_bytes
 
     found = summary.found
-    seconds = (summary.finished_us - summary.started_us) / 1_000_000
-    lines = [f"{summary.plan.job}: run {summary.run_id} took {seconds:.1f} s over {summary.events} event(s)"]
-    lines += [f"  {verdict}: {count}" for verdict, count in found.counts_by_verdict.items()]
-    if found.counts_by_reason:
-        lines.append("  reasons: " + ", ".join(f"{name} {count}" for name, count in found.counts_by_reason.items()))
+    took_us = summary.finished_us - summary.started_us
+    yield from run_lines(summary.plan.job, summary.run_id, took_us, found.counts_by_verdict, found.counts_by_reason)
     for table, files in found.files_read.items():
-        lines.append(f"  read {files} file(s) of {table}, {format_bytes(found.bytes_read[table])}")
+        yield f"  read {files} file(s) of {table}, {format_bytes(found.bytes_read[table])}"
     for table, rows in found.rows_written.items():
-        lines.append(f"  wrote {rows} row(s) to {table}, version {found.versions_written[table]}, by {found.writer}")
-    lines.append(f"  fingerprint of the windows {found.output_fingerprint}")
+        yield f"  wrote {rows} row(s) to {table}, version {found.versions_written[table]}, by {found.writer}"
+    yield f"  fingerprint of the windows {found.output_fingerprint}"
     if not summary.plan.settled:
-        lines.append(f"  unsettled: {summary.plan.unsettled}")
-    for line in lines:
-        out.print(line, markup=False)
+        yield f"  unsettled: {summary.plan.unsettled}"

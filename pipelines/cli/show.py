@@ -6,15 +6,13 @@ import csv
 import json
 import sys
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from pipelines.cli.common import context, emit, find_job, note, output_range
-from pipelines.cli.plan import FROM, JOB, TO
+from pipelines.cli.common import FROM, JOB, TO, console, context, emit, find_job, note, output_range
 
-if TYPE_CHECKING:
-    from rich.console import Console
+Row = dict[str, Any]
 
 
 class Format(StrEnum):
@@ -25,50 +23,40 @@ class Format(StrEnum):
     csv = "csv"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-
-    @app.command("show")
-    def show(
-        job: JOB,
-        table: Annotated[
-            str, typer.Argument(metavar="TABLE", help="windows, verdicts, arrivals, quarantine, runs, ...")
-        ],
-        from_: FROM = None,
-        to: TO = None,
-        format_: Annotated[Format, typer.Option("--format", help="How rows are printed.")] = Format.table,
-    ) -> None:
-        """Print a table in a total order; a table not yet written shows nothing."""
-        from pipelines.lakehouse.show import plain_rows, rows_of
-
-        found = find_job(job)
-        rows = rows_of(found, table, context().lakehouse, output_range(from_, to))
-        if rows is None:
-            note(f"{table} is not written yet")
-            emit([], lambda _: None)
-            return
-        data, names = plain_rows(rows), rows.column_names
-        if context().json or format_ is Format.table:
-            emit(data, lambda out: _print_table(out, data, names))
-        elif format_ is Format.jsonl:
-            for row in data:
-                sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
-        else:
-            _write_csv(data, names)
+TABLE = Annotated[str, typer.Argument(metavar="TABLE", help="windows, verdicts, arrivals, quarantine, runs, ...")]
+FORMAT = Annotated[Format, typer.Option("--format", help="How rows are printed.")]
 
 
-def _write_csv(data: list[dict[str, Any]], names: list[str]) -> None:
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows([_text(row[name]) for name in names] for row in data)
+def show(job: JOB, table: TABLE, from_: FROM = None, to: TO = None, format_: FORMAT = Format.table) -> None:
+    """Print a table in a total order; a table not yet written shows nothing."""
+    from pipelines.lakehouse.show import plain_rows, rows_of
+
+    rows = rows_of(find_job(job), table, context().lakehouse, output_range(from_, to))
+    if rows is None:
+        note(f"{table} is not written yet")
+        emit([], ())
+        return
+    data, names = plain_rows(rows), rows.column_names
+    if context().json:
+        emit(data, ())
+    elif format_ is Format.table:
+        _print_table(data, names)
+    elif format_ is Format.jsonl:
+        for row in data:
+            sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
+    else:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(names)
+        writer.writerows([_text(row[name]) for name in names] for row in data)
 
 
-def _print_table(out: Console, data: list[dict[str, Any]], names: list[str]) -> None:
+def _print_table(data: list[Row], names: list[str]) -> None:
     """A grid; on a terminal that is too narrow for it, one block of lines a row."""
     from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
 
+    out = console()
     grid = Table(box=None, pad_edge=False, header_style="bold")
     for name in names:
         numbers = bool(data) and all(isinstance(row[name], (int, float)) or row[name] is None for row in data)
@@ -76,15 +64,11 @@ def _print_table(out: Console, data: list[dict[str, Any]], names: list[str]) -> 
     for row in data:
         grid.add_row(*[Text(_text(row[name])) for name in names])
     needed = Measurement.get(out, out.options.update(max_width=1_000_000), grid).maximum
-    if needed > out.width and out.is_terminal:
-        _print_blocks(out, data, names)
+    if needed <= out.width or not out.is_terminal:
+        # a pipe has no width: every column as wide as its widest value
+        out.width = max(out.width, needed)
+        out.print(grid)
         return
-    # a pipe has no width: every column as wide as its widest value
-    out.width = max(out.width, needed)
-    out.print(grid)
-
-
-def _print_blocks(out: Console, data: list[dict[str, Any]], names: list[str]) -> None:
     width = max(map(len, names), default=0)
     for number, row in enumerate(data, start=1):
         out.print(f"-- {number} of {len(data)}", markup=False)
@@ -93,11 +77,7 @@ def _print_blocks(out: Console, data: list[dict[str, Any]], names: list[str]) ->
 
 
 def _text(value: Any) -> str:
-    """A cell: null is empty, nested values are JSON."""
+    """A cell: null is empty, nested values and booleans are JSON."""
     if value is None:
         return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (list, dict)):
-        return json.dumps(value, ensure_ascii=False)
-    return str(value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, (bool, list, dict)) else str(value)

@@ -2,49 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines.cli.common import context, emit, find_job, note, progress
-from pipelines.cli.plan import JOB
+from pipelines.cli.common import JOB, context, emit, find_job, note, progress, run_lines
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from pipelines.live.run import StreamSummary
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
-
-    @app.command("stream")
-    def stream(
-        job: JOB,
-        until_caught_up: Annotated[
-            bool, typer.Option("--until-caught-up", help="Stop at the end of the logs; left out: run until Ctrl-C.")
-        ] = False,
-        anew: Annotated[bool, typer.Option("--anew", help="Begin again at the start of the logs.")] = False,
-    ) -> None:
-        """Run the job live over its arrival logs, from where it stopped, into stream_windows."""
-        from pipelines.live.run import stream as run
-
-        found = find_job(job)
-        if not until_caught_up:
-            note(f"streaming {found.name}; Ctrl-C stops it, and the next run goes on from there")
-        with progress(f"stream {found.name}") as advance:
-            summary = run(found, context().lakehouse, until_caught_up=until_caught_up, anew=anew, progress=advance)
-        emit(summary.as_dict(), lambda out: _tell(out, summary))
+UNTIL_CAUGHT_UP = Annotated[
+    bool, typer.Option("--until-caught-up", help="Stop at the end of the logs; left out: run until Ctrl-C.")
+]
+ANEW = Annotated[bool, typer.Option("--anew", help="Begin again at the start of the logs.")]
 
 
-def _tell(out: Console, summary: StreamSummary) -> None:
-    seconds = (summary.finished_us - summary.started_us) / 1_000_000
-    events = sum(summary.counts_by_verdict.values())
-    lines = [f"{summary.job}: run {summary.run_id} took {seconds:.1f} s over {events} event(s)"]
-    lines += [f"  {verdict}: {count}" for verdict, count in summary.counts_by_verdict.items()]
-    if summary.counts_by_reason:
-        lines.append("  reasons: " + ", ".join(f"{name} {count}" for name, count in summary.counts_by_reason.items()))
-    lines.append(f"  wrote {summary.windows} final window(s) to stream_windows/{summary.job}")
-    lines.append(f"  and {summary.provisional_windows} that the end of the log closes for now")
-    for line in lines:
-        out.print(line, markup=False)
+def stream(job: JOB, until_caught_up: UNTIL_CAUGHT_UP = False, anew: ANEW = False) -> None:
+    """Run the job live over its arrival logs, from where it stopped, into stream_windows."""
+    from pipelines.live.run import stream as run
+
+    found = find_job(job)
+    if not until_caught_up:
+        note(f"streaming {found.name}; Ctrl-C stops it, and the next run goes on from there")
+    with progress(f"stream {found.name}") as advance:
+        summary = run(found, context().lakehouse, until_caught_up=until_caught_up, from_start=anew, progress=advance)
+    emit(summary.as_dict(), _lines(summary))
+
+
+def _lines(summary: StreamSummary) -> Iterator[str]:
+    took_us = summary.finished_us - summary.started_us
+    yield from run_lines(summary.job, summary.run_id, took_us, summary.counts_by_verdict, summary.counts_by_reason)
+    yield f"  wrote {summary.windows} final window(s) to stream_windows/{summary.job}"
+    yield f"  and {summary.provisional_windows} provisional ones, because the log ends inside their windows"

@@ -1,4 +1,4 @@
-"""Every error a user may meet: one sentence that says what is wrong, where, and what to do."""
+"""The errors that a user can get: one sentence that states what is wrong, where, and what to do."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 
 class TailraceError(Exception):
-    """Base of all errors that are the user's to mend; ``exit_code`` is the command line's answer.
+    """Base of all errors that the user can correct; ``exit_code`` is the exit code of the command.
 
-    ``what`` says what is wrong, ``hint`` what to do; ``file``, ``line`` (counted from 1) and ``key`` say where.
+    ``what`` is the problem, ``hint`` what to do; ``file``, ``line`` (counted from 1) and ``key`` are its place.
     """
 
     exit_code = 2
@@ -71,10 +71,10 @@ class EnvironmentUnfit(TailraceError):
     exit_code = 4
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(given: str, known: Iterable[str]) -> str:
     """A hint that names the closest of ``known``, or all of them when nothing is close."""
     names = sorted(known)
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(given, names, n=1, cutoff=0.6)
     if close:
         return f"did you mean '{close[0]}'?"
     return "known here: " + ", ".join(names) if names else "nothing is allowed here"

@@ -1,4 +1,4 @@
-"""What a job's expressions say about each row: plain columns from the payload, the rest from a shared evaluator."""
+"""The values of a job's expressions for each row: plain columns from the payload, the rest from an evaluator."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pipelines.core.model import Column
 Evaluate = Callable[[tuple[Column, ...], Sequence[Mapping[str, object]], Sequence[str]], list[tuple[object, ...]]]
 """(columns of the rows, rows, Spark SQL expressions) -> for each row the values of the expressions.
 
-Instants go in and come back as ``int`` microseconds. Evaluating an expression over one row is not what the engines
-are compared on, so they may share this.
+Instants are ``int`` microseconds in the rows and in the values. Engines may share an evaluator: the comparison of
+engines does not test the evaluation of an expression over one row.
 """
 
 Reading = Mapping[str, object]
@@ -25,7 +25,7 @@ _WIDE = Context(prec=100)
 
 
 def quoted(name: str) -> str:
-    """A column's name as Spark reads it literally."""
+    """A column's name as Spark SQL quotes it."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -35,9 +35,9 @@ def quoted_path(name: str) -> str:
 
 
 def plain_column(expression: str, columns: Sequence[Column]) -> Column | None:
-    """The column that ``expression`` names and nothing more, in any case; None if it is more than a column."""
-    wanted = expression.strip().lower()
-    return next((column for column in columns if column.name.lower() == wanted), None)
+    """The column that ``expression`` is the name of, in any case; None if it is anything else."""
+    name = expression.strip().lower()
+    return next((column for column in columns if column.name.lower() == name), None)
 
 
 def read(
@@ -46,31 +46,30 @@ def read(
     expressions: Sequence[str],
     evaluate: Evaluate | None,
 ) -> list[Reading]:
-    """For each row the value of each expression, with one call of ``evaluate`` at most.
+    """For each row the value of each expression, with at most one call of ``evaluate``.
 
     Raises :class:`UsageError` if an expression is more than a column and ``evaluate`` is None.
     """
-    wanted = list(dict.fromkeys(expressions))
-    plain = {text: column for text in wanted if (column := plain_column(text, columns)) is not None}
-    others = [text for text in wanted if text not in plain]
+    distinct = list(dict.fromkeys(expressions))
+    plain = {text: column for text in distinct if (column := plain_column(text, columns)) is not None}
+    computed = [text for text in distinct if text not in plain]
     evaluated: list[tuple[object, ...]] = [()] * len(rows)
-    if others and rows:
+    if computed and rows:
         if evaluate is None:
             raise UsageError(
-                f"'{others[0]}' is more than a column, and nothing was given to evaluate it",
+                f"'{computed[0]}' is more than a column, and nothing was given to evaluate it",
                 hint="pass 'evaluate' to the reference engine",
             )
-        evaluated = evaluate(columns, rows, others)
-        assert len(evaluated) == len(rows)
+        evaluated = evaluate(columns, rows, computed)
     return [
         {text: as_declared(column, row[column.name]) for text, column in plain.items()}
-        | dict(zip(others, values, strict=True))
-        for row, values in zip(rows, evaluated if others else [()] * len(rows), strict=True)
+        | dict(zip(computed, values, strict=True))
+        for row, values in zip(rows, evaluated, strict=True)
     ]
 
 
 def as_declared(column: Column, value: object) -> object:
-    """``value`` as a column of that type holds it: decimals with the type's scale, FLOAT in single precision."""
+    """``value`` in the type of the column: decimals with the type's scale, FLOAT in single precision."""
     if isinstance(value, Decimal) and (match := _DECIMAL.fullmatch(column.type)):
         return value.quantize(Decimal(1).scaleb(-int(match[1] or 0)), ROUND_HALF_UP, _WIDE)
     if isinstance(value, float) and column.type == "float":

@@ -1,7 +1,7 @@
-"""The job as frozen data: what the engines, the plan and the tables are derived from.
+"""The job as frozen data, and the rows that engines take and give.
 
-A :class:`Job` is what a job file means once names are checked, durations are microseconds and defaults are filled in.
-Nothing here reads files or knows Spark.
+A :class:`Job` is a job file with checked names, durations in microseconds and defaults filled in.
+Nothing here reads files or uses Spark.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ EndOfLog = Literal["flush", "hold"]
 class Input:
     """One input of a job, as section ``inputs`` of the job file describes it.
 
-    ``match_on`` of an edge is what the job file names, or every column that says neither start, end nor edge.
+    ``match_on`` of an edge is the job file's list, or every column that start, end and edge kind are not read from.
     ``same_log_as`` is the input whose arrivals it reads in another way, with verdicts of its own (Q5).
     """
 
@@ -99,10 +99,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class StreamAnalyticsOrdering:
-    """Early guard, late tolerance and out-of-order tolerance of Azure Stream Analytics.
-
-    ``early_arrival_us`` None: no guard. ``late_arrival_us`` None: unbounded.
-    """
+    """Tolerances of Azure Stream Analytics. ``early_arrival_us`` None: off. ``late_arrival_us`` None: unbounded."""
 
     early_arrival_us: int | None = 5 * MINUTE
     late_arrival_us: int | None = 5 * SECOND
@@ -164,7 +161,7 @@ class Job:
     keep_verdicts: Literal["exceptions", "all"] = "exceptions"
     stream_windows: str = ""
     stream_columns: tuple[tuple[str, str], ...] = ()
-    """Columns of the live run's table that are called otherwise there: (name there, name in ``windows/<job>``)."""
+    """Columns of the live run's table that have another name there: (name there, name in ``windows/<job>``)."""
     references: tuple[Reference, ...] = ()
     stream_outputs: tuple[tuple[str, str], ...] = ()
     """The live run's table of each output of steps: (output, table)."""
@@ -182,10 +179,7 @@ class Job:
 
     def input(self, name: str) -> Input:
         """The input of that name; KeyError if there is none."""
-        for candidate in self.inputs:
-            if candidate.name == name:
-                return candidate
-        raise KeyError(name)
+        return {source.name: source for source in self.inputs}[name]
 
     def reference(self, name: str) -> Reference:
         """The reference data of that name; KeyError if there is none."""
@@ -197,9 +191,9 @@ class Job:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of what engines read of the job (:data:`FINGERPRINTED`), 64 hex digits.
+        """SHA-256 of all fields but those of :data:`CHANGE_NO_RESULT`, 64 hex digits.
 
-        Layout, comments, spelled-out defaults and settings that change no result do not change it.
+        Layout, comments and spelled-out defaults of the job file do not change it.
         """
         text = json.dumps(_fingerprinted(self), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
@@ -242,7 +236,7 @@ The others describe the live job, bound what is accepted, or say where tables ar
 
 
 def _fingerprinted(value: object) -> object:
-    """JSON-ready data in which each dataclass names its class, so that different windows never look alike."""
+    """JSON-ready data in which each dataclass names its class, so that windows of different kinds differ."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = FINGERPRINTED.get(type(value)) or tuple(field.name for field in dataclasses.fields(value))
         fields = {name: _fingerprinted(getattr(value, name)) for name in names}
@@ -271,7 +265,7 @@ class Arrival:
     """One row of an arrival log: an event, or a punctuation when ``punctuation_us`` is set.
 
     ``payload`` maps every column of the input to its value; instants are microseconds as ``int``.
-    ``input_partition`` is None only on a punctuation that speaks for all partitions.
+    ``input_partition`` is None only on a punctuation that applies to all partitions.
     """
 
     input: str
@@ -285,21 +279,15 @@ class Arrival:
 
 Verdict = Literal["accepted", "adjusted", "dropped", "partial"]
 REASONS = (
-    "invalid_time",
-    "invalid_key",
-    "early",
-    "before_current_time",
-    "late",
-    "out_of_order",
-    "orphan_end",
-    "cancelled",
+    *("invalid_time", "invalid_key", "early", "before_current_time"),
+    *("late", "out_of_order", "orphan_end", "cancelled"),
 )
-"""Every reason a verdict may carry, in the order in which a verdict lists them."""
+"""Every reason that a verdict can have, in the order in which a verdict lists them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What became of one event: one row of ``verdicts/<job>``."""
+    """The verdict on one event: one row of ``verdicts/<job>``."""
 
     input: str
     input_partition: int
@@ -316,7 +304,7 @@ class Fate:
 
 @dataclass(frozen=True, slots=True)
 class WindowRow:
-    """One window result: ``values`` holds group keys and aggregates by output name."""
+    """One window result: ``values`` are group keys and aggregates by output name."""
 
     window_start_us: int
     window_end_us: int

@@ -150,6 +150,16 @@ class Query:
     where: str | None = None
     group_by: tuple[str, ...] = ()
 
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of the inputs that the query reads."""
+        return self.sources if self.join is None else (self.join.left, self.join.right)
+
+    @property
+    def windows(self) -> tuple[tuple[str | None, SimpleWindow], ...]:
+        """Each window with its ``window_id``, which is None unless the query has ``any_of`` (S13)."""
+        return self.window.members if isinstance(self.window, AnyOf) else ((None, self.window),)
+
 
 def output_name(column: str) -> str:
     """The result's name of a grouping column: ``a.plate`` becomes ``a_plate``."""

@@ -57,15 +57,15 @@ def date_of(day: int) -> date:
     return EPOCH.date() + timedelta(days=day)
 
 
-def day_of(one: date) -> int:
+def day_of(day: date) -> int:
     """Days from 1970-01-01 to the date."""
-    return (one - EPOCH.date()).days
+    return (day - EPOCH.date()).days
 
 
 def parse_instant(text: str, *, truncate: bool = False) -> int:
-    """Microseconds since the epoch of an ISO 8601 instant; without a zone it is UTC; a date alone is its midnight.
+    """Microseconds since the epoch of an ISO 8601 instant; the default zone is UTC; a date is its midnight.
 
-    More than six fractional digits raise :class:`ValueError` unless ``truncate`` cuts them off, or they are zeros.
+    Raises :class:`ValueError` for digits after the sixth of a fraction, unless they are zeros or ``truncate`` is set.
     """
     match = _INSTANT.fullmatch(text.strip())
     if match is None:
@@ -82,7 +82,7 @@ def parse_instant(text: str, *, truncate: bool = False) -> int:
         raise ValueError(f"'{text}' is not an instant: {error}") from None
     instant_us = whole_us + int(fraction[:6].ljust(6, "0") or 0)
     if not MIN_INSTANT_US <= instant_us <= MAX_INSTANT_US:
-        raise ValueError(f"'{text}' lies outside the years 1 to 9999")
+        raise ValueError(f"'{text}' is outside the years 1 to 9999")
     return instant_us
 
 
@@ -130,6 +130,6 @@ def to_datetime(instant_us: int) -> datetime:
 
 
 def from_datetime(moment: datetime) -> int:
-    """Microseconds since the epoch; a naive ``moment`` is taken as UTC."""
+    """Microseconds since the epoch; a ``moment`` without a zone is UTC."""
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return (aware - EPOCH) // timedelta(microseconds=1)

@@ -21,7 +21,7 @@ VERDICT_FIELDS: tuple[tuple[str, str], ...] = (
 
 
 def is_exception(verdict: str, reasons: Sequence[str]) -> bool:
-    """Whether an event did not simply count at its own time."""
+    """Whether an event has another verdict than ``accepted``, or a reason."""
     return verdict != "accepted" or bool(reasons)
 
 

@@ -13,7 +13,6 @@ from pipelines.core.model import (
     Arrival,
     Fate,
     Grid,
-    Input,
     Job,
     OutputRange,
     Session,
@@ -27,7 +26,6 @@ from pipelines.explain.recomputation import Recomputation, RecomputedRange
 from pipelines.explain.story import Story, live_sentence, shown_fate, shown_instant, shown_row
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import plain
-from pipelines.plan.read_range import members_of
 from pipelines.recompute.naming import event_id, key_names
 from pipelines.recompute.windows import RecomputedWindow, Values, instant_in
 from pipelines.reference.events import place_of
@@ -98,7 +96,7 @@ def _window(
     recomputation: Recomputation, recomputed: RecomputedRange, window: RecomputedWindow
 ) -> tuple[dict[str, object], list[str]]:
     job, row = recomputation.job, window.row
-    shape = next(one for window_id, one in members_of(job.window_query.window) if window_id == row["window_id"])
+    shape = next(one for window_id, one in job.window_query.windows if window_id == row["window_id"])
     bounds = instant_in(row, "window_start"), window.end_us
     span = _instants(job, shape, *bounds)
     members = [_with_fate(recomputed, one) for one in window.members]
@@ -150,7 +148,7 @@ def _kept_out(
 
 def _far(recomputation: Recomputation, recomputed: RecomputedRange, spans: Sequence[Span]) -> Iterator[EventFate]:
     """Events with a time in the windows that did not arrive in the range; those of one hour are recomputed together."""
-    for part, span in product(_sources(recomputation.job), spans):
+    for part, span in product(map(recomputation.job.input, recomputation.job.window_query.inputs), spans):
         same_time = recomputation.by_event_time(part, *span)
         if same_time is None:
             recomputation.note(
@@ -174,12 +172,6 @@ def _with_fate(recomputed: RecomputedRange, one: Arrival) -> EventFate:
     return EventFate(one, fate)
 
 
-def _sources(job: Job) -> list[Input]:
-    join = job.window_query.join
-    names = [join.left, join.right] if join is not None else list(job.window_query.sources)
-    return [job.input(name) for name in names]
-
-
 def _happened(event: EventFate, span: Span) -> bool:
     """Whether the event's own time is one of these instants, both ends included."""
     time_us = event.fate.event_time_us
@@ -197,7 +189,7 @@ def _instants(job: Job, window: Window, start_us: int, end_us: int) -> Span:
 
 def _spans(job: Job, end_us: int) -> list[Span]:
     """The instants of the windows that end there, where the query's window alone gives their starts."""
-    windows = [one for _, one in members_of(job.window_query.window) if isinstance(one, (Grid, Sliding))]
+    windows = [one for _, one in job.window_query.windows if isinstance(one, (Grid, Sliding))]
     return [_instants(job, one, end_us - one.size_us, end_us) for one in windows]
 
 

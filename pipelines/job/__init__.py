@@ -1,1 +1,1 @@
-"""Job files: text to a validated, frozen job."""
+"""Job files: from text to a validated, frozen job."""

@@ -1,4 +1,4 @@
-"""What is wrong with a job file, told as one :class:`JobFileError` that names file, line and key."""
+"""A job file under validation: each problem becomes a :class:`JobFileError` that names file, line and key."""
 
 from __future__ import annotations
 
@@ -17,47 +17,47 @@ S = TypeVar("S", bound=BaseModel)
 
 
 @dataclass(frozen=True)
-class Complaints:
-    """Tells complaints about the job at key path ``root`` of ``document``, which was read from ``file``."""
+class JobFile:
+    """The job at key path ``root`` of ``document``, which was read from the file ``name``."""
 
     document: Document
-    file: str | None
+    name: str | None
     root: KeyPath
 
     def error(self, what: str, path: KeyPath) -> JobFileError:
         """The error at ``path``, for the caller to raise."""
         line = self.document.line_of((*self.root, *path))
-        return JobFileError(what, file=self.file, line=line, key=".".join(map(str, path)) or None)
+        return JobFileError(what, file=self.name, line=line, key=".".join(map(str, path)) or None)
 
     def at(self, path: KeyPath, make: Callable[[], T]) -> T:
-        """``make()``, with a ValueError told as an error at ``path``."""
+        """``make()``, with a ValueError raised as an error at ``path``."""
         try:
             return make()
         except ValueError as error:
             raise self.error(str(error), path) from None
 
     def section(self, kind: type[S], data: Any, path: KeyPath) -> S:
-        """``data`` as a section of this kind, or the first of pydantic's complaints about it."""
+        """``data`` as a section of this kind; raises the first of pydantic's errors."""
         try:
             return kind.model_validate(data)
         except ValidationError as error:
             raise self._first(error, path) from None
 
     def _first(self, error: ValidationError, path: KeyPath) -> JobFileError:
-        """The complaint that stands first in the file."""
-        complaints = []
+        """The error whose key is first in the file."""
+        found = []
         for item in error.errors(include_url=False):
-            # pydantic adds its own words to the path: the branch of a union, "[key]" for a mapping's key
+            # pydantic adds names of its own to the path: the branch of a union, "[key]" for a mapping's key
             where = (*path, *(part for part in item["loc"] if part != "[key]" and not str(part).startswith("constr")))
             if item["type"] == "unknown_key":
                 where = (*where, item["ctx"]["key"])
-            complaints.append((self.document.line_of((*self.root, *where)) or 0, where, _sentence(item)))
-        _, where, what = min(complaints, key=lambda complaint: complaint[0])
+            found.append((self.document.line_of((*self.root, *where)) or 0, where, _sentence(item)))
+        _, where, what = min(found, key=lambda each: each[0])
         return self.error(what, where)
 
 
 def _sentence(item: Any) -> str:
-    """pydantic's complaint in our words."""
+    """The sentence for one of pydantic's errors."""
     given = item.get("input")
     match item["type"]:
         case "missing":
@@ -66,11 +66,8 @@ def _sentence(item: Any) -> str:
             return str(item["msg"])
         case "literal_error":
             expected = str(item["ctx"]["expected"])
-            hint = (
-                did_you_mean(given, expected.replace("'", "").replace(" or ", ", ").split(", "))
-                if isinstance(given, str)
-                else ""
-            )
+            known = expected.replace("'", "").replace(" or ", ", ").split(", ")
+            hint = did_you_mean(given, known) if isinstance(given, str) else ""
             return f"{given!r} is not one of {expected}" + (f"; {hint}" if hint.startswith("did") else "")
         case "value_error":
             return str(item["ctx"]["error"])
@@ -85,6 +82,6 @@ def _sentence(item: Any) -> str:
         case "list_type":
             return f"{given!r} is not a list; write it like [a, b]"
         case "dict_type":
-            return f"{given!r} stands where keys and values belong"
+            return f"{given!r} is not a mapping of keys to values"
         case _:
             return str(item["msg"])

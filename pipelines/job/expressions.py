@@ -1,7 +1,7 @@
-"""Columns, row-local expressions and aggregates: parsed, checked against the payload, never spliced blindly.
+"""Columns, row-local expressions and aggregates of a job file, parsed and checked against the payload.
 
-Expressions are Spark SQL. They are parsed here (without Spark) so that a typo, a foreign column or a function that
-has no place in a row-local expression is refused before anything runs.
+Expressions are Spark SQL. They are parsed without Spark, so that a typo, an unknown column, or a function that does
+not belong in a row-local expression is refused before anything runs.
 """
 
 from __future__ import annotations
@@ -18,17 +18,11 @@ from pipelines.core.model import AGGREGATE_FUNCTIONS, Aggregate, Column
 
 RESERVED_COLUMNS = frozenset(
     {
-        "arrival_time",
-        "input_partition",
-        "sequence",
-        "kind",
-        "punctuation_time",
-        "cause",
-        "batch_id",
+        *("arrival_time", "input_partition", "sequence", "kind", "punctuation_time", "cause", "batch_id"),
         "arrival_date",
     }
 )
-"""Columns of the arrival log itself, which no payload column may be called."""
+"""Columns of the arrival log itself, whose names no payload column may have."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _CALL = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*\((.*)\)\s*", re.DOTALL)
@@ -37,51 +31,18 @@ _FRACTION = re.compile(r"(.*),\s*([0-9.eE+-]+)\s*", re.DOTALL)
 _NOT_ROW_LOCAL = (exp.Query, exp.Subquery, exp.Window, exp.AggFunc, exp.UDTF, exp.Star, exp.Command, exp.Parameter)
 _FORBIDDEN_FUNCTIONS = frozenset(
     {
-        "assert_true",
-        "current_catalog",
-        "current_database",
-        "current_date",
-        "current_schema",
-        "current_time",
-        "current_timestamp",
-        "current_timezone",
-        "current_user",
-        "curdate",
-        "explode",
-        "explode_outer",
-        "getdate",
-        "input_file_block_length",
-        "input_file_block_start",
-        "input_file_name",
-        "inline",
-        "inline_outer",
-        "java_method",
-        "localtimestamp",
-        "monotonically_increasing_id",
-        "now",
-        "posexplode",
-        "posexplode_outer",
-        "raise_error",
-        "rand",
-        "randn",
-        "random",
-        "randstr",
-        "reflect",
-        "session_user",
-        "session_window",
-        "shuffle",
-        "spark_partition_id",
-        "stack",
-        "try_reflect",
-        "uniform",
-        "user",
-        "uuid",
-        "version",
-        "window",
-        "window_time",
+        *("current_catalog", "current_database", "current_date", "current_schema", "current_time"),
+        *("current_timestamp", "current_timezone", "current_user", "curdate", "getdate", "localtimestamp", "now"),
+        *("session_user", "user", "version"),
+        *("rand", "randn", "random", "randstr", "shuffle", "uniform", "uuid"),
+        *("input_file_block_length", "input_file_block_start", "input_file_name", "java_method"),
+        *("monotonically_increasing_id", "reflect", "spark_partition_id", "try_reflect"),
+        *("explode", "explode_outer", "inline", "inline_outer", "posexplode", "posexplode_outer", "session_window"),
+        *("stack", "window", "window_time"),
+        *("assert_true", "raise_error"),
     }
 )
-"""Functions that read the clock, chance, files or the JVM, fail on purpose, or make several rows of one."""
+"""Functions that read the clock or the session, random numbers, files or the JVM, make several rows, or fail."""
 
 _REFUSED_TYPES = {
     "timestamp_ntz": "instants are TIMESTAMP here",
@@ -93,7 +54,7 @@ _REFUSED_TYPES = {
 
 
 def parse_columns(ddl: str) -> tuple[Column, ...]:
-    """The columns of a Spark DDL text such as ``"at TIMESTAMP, booth STRING"``; ValueError says what is wrong."""
+    """The columns of a Spark DDL text such as ``"at TIMESTAMP, booth STRING"``; ValueError names the problem."""
     try:
         statement = sqlglot.parse_one(f"CREATE TABLE t ({ddl})", read="spark")
     except SqlglotError as error:
@@ -109,7 +70,7 @@ def parse_columns(ddl: str) -> tuple[Column, ...]:
         if not isinstance(definition, exp.ColumnDef) or definition.args.get("kind") is None:
             raise ValueError(f"'{definition.sql('spark')}' is not a column and a type")
         if definition.args.get("constraints"):
-            raise ValueError(f"column '{definition.name}' has a constraint; name and type are all that may stand here")
+            raise ValueError(f"column '{definition.name}' has a constraint; write its name and type only")
         columns.append(Column(_column_name(definition.name, columns), _type_name(definition.args["kind"])))
     return tuple(columns)
 
@@ -118,11 +79,11 @@ def _column_name(name: str, before: Collection[Column]) -> str:
     if not _IDENTIFIER.fullmatch(name):
         raise ValueError(f"column '{name}' is not a plain name of letters, digits and underscores")
     if name.startswith("__"):
-        raise ValueError(f"column '{name}' begins with two underscores, as only Tailrace's own columns do")
+        raise ValueError(f"column '{name}' begins with two underscores, which are reserved for Tailrace's own columns")
     if name.lower() in RESERVED_COLUMNS:
-        raise ValueError(f"column '{name}' belongs to the arrival log; call the payload column something else")
+        raise ValueError(f"column '{name}' is a column of the arrival log; give the payload column another name")
     if any(name.lower() == column.name.lower() for column in before):
-        raise ValueError(f"column '{name}' stands there twice")
+        raise ValueError(f"column '{name}' is listed twice")
     return name
 
 
@@ -137,7 +98,7 @@ def _type_name(kind: exp.DataType) -> str:
 
 
 def check_expression(text: str, columns: Collection[str]) -> str:
-    """``text``, if it is one row-local Spark SQL expression over ``columns``; ValueError says what is wrong."""
+    """``text``, if it is one row-local Spark SQL expression over ``columns``; else ValueError names the problem."""
     try:
         tree = sqlglot.parse_one(text, read="spark")
     except SqlglotError as error:
@@ -146,12 +107,12 @@ def check_expression(text: str, columns: Collection[str]) -> str:
         raise ValueError(f"'{text}' is not one expression")
     for node in tree.walk():
         if isinstance(node, _NOT_ROW_LOCAL):
-            raise ValueError(f"'{node.sql('spark')}' looks beyond one row; only row-local expressions may stand here")
+            raise ValueError(f"'{node.sql('spark')}' depends on other rows; only row-local expressions are allowed")
         if isinstance(node, exp.Func):
             name = (node.name if isinstance(node, exp.Anonymous) else node.sql_name()).lower()
             spelled = node.sql("spark").split("(")[0].strip().lower()
             if {name, spelled} & _FORBIDDEN_FUNCTIONS:
-                raise ValueError(f"function '{spelled or name}' may not be used: a replay must give the same again")
+                raise ValueError(f"function '{spelled or name}' may not be used: a replay would not be reproducible")
     known = {column.lower() for column in columns}
     for column in tree.find_all(exp.Column):
         full = ".".join(part.name for part in column.parts)
@@ -161,7 +122,7 @@ def check_expression(text: str, columns: Collection[str]) -> str:
 
 
 def check_column(name: str, columns: Collection[str]) -> str:
-    """The column's own spelling of ``name``; ValueError with a hint when there is none."""
+    """The name in ``columns`` that equals ``name`` without case; ValueError with a hint if there is none."""
     for column in columns:
         if column.lower() == name.lower():
             return column
@@ -169,7 +130,7 @@ def check_column(name: str, columns: Collection[str]) -> str:
 
 
 def columns_read(expressions: Iterable[str]) -> set[str]:
-    """Columns that checked expressions read, in lower case; of a struct's field it is the struct."""
+    """Columns that checked expressions read, in lower case; for a field of a struct, the struct."""
     trees = [sqlglot.parse_one(text, read="spark") for text in expressions]
     return {column.parts[0].name.lower() for tree in trees for column in tree.find_all(exp.Column)}
 
@@ -206,7 +167,7 @@ def _fraction(digits: str, text: str) -> float:
     except ValueError:
         raise ValueError(f"'{text}': '{digits}' is not a number between 0 and 1") from None
     if not 0.0 <= fraction <= 1.0:
-        raise ValueError(f"'{text}': the fraction must lie between 0 and 1")
+        raise ValueError(f"'{text}': the fraction must be between 0 and 1")
     return fraction
 
 
@@ -215,9 +176,9 @@ def _first_line(error: Exception) -> str:
 
 
 def instant_sql(expression: str) -> str:
-    """Spark SQL that turns a checked ``timestamp_by`` expression into a TIMESTAMP, null where it cannot be converted.
+    """Spark SQL that converts a checked ``timestamp_by`` expression to a TIMESTAMP, or null (G7).
 
-    Text must begin with a full date: Spark would read a bare clock time as today's, which is another time tomorrow.
+    Text must begin with a full date: Spark adds the current date to a bare time of day.
     """
     return (
         f"CAST(CASE WHEN typeof({expression}) <> 'string'"

@@ -1,4 +1,4 @@
-"""The folder of job files: which jobs there are, and which files there are no jobs."""
+"""The folder of job files, with the jobs and the errors in it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pipelines.core.model import Job
 from pipelines.job.load import load_job
 
 JOBS_VARIABLE = "TAILRACE_JOBS"
-"""Environment variable that names the folder; left out: the examples that ship."""
+"""The environment variable that names the folder."""
 
 
 def jobs_folder() -> Path:
@@ -28,9 +28,9 @@ def job_files(folder: Path) -> list[Path]:
 
 
 def load_folder(folder: Path | None = None) -> dict[Path, Job | TailraceError]:
-    """Every job file of ``folder`` (default: :func:`jobs_folder`) with its job, or with what is wrong with it.
+    """Every job file of ``folder`` (default: :func:`jobs_folder`) with its job, or with its error.
 
-    Two files that name the same job cannot both be right: the second, in the order of file names, is an error.
+    Of two files with the same job name the second, in the order of file names, is an error.
     """
     found: dict[Path, Job | TailraceError] = {}
     owners: dict[str, Path] = {}
@@ -39,10 +39,10 @@ def load_folder(folder: Path | None = None) -> dict[Path, Job | TailraceError]:
             job = load_job(path)
             if job.name in owners:
                 raise JobFileError(
-                    f"job '{job.name}' is described by {owners[job.name].name} already",
+                    f"job '{job.name}' is already defined in {owners[job.name].name}",
                     file=str(path),
                     key="job",
-                    hint="give one of the two another name",
+                    hint="give one of the two jobs another name",
                 )
         except TailraceError as error:
             found[path] = error

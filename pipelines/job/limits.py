@@ -1,4 +1,4 @@
-"""What in a job the real product would refuse: warnings here, errors under ``strict_limits: true``."""
+"""Settings of a job that exceed the product's limits: warnings, or errors under ``strict_limits: true``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WINDOW_LIMIT_US = 7 * DAY
 
 
 def limits_exceeded(job: model.Job) -> list[str]:
-    """Settings that the real product would refuse: warnings, or errors under ``strict_limits: true``."""
+    """One sentence for each setting that exceeds the product's limits."""
     found = []
     for name, ordering in job.orderings:
         if isinstance(ordering, model.StreamAnalyticsOrdering):
@@ -20,15 +20,10 @@ def limits_exceeded(job: model.Job) -> list[str]:
                 found.append(f"{name}: late_arrival {format_duration(late_us)} exceeds the product's 20d23h59m59s")
             if disorder_us > _OUT_OF_ORDER_LIMIT_US:
                 found.append(f"{name}: out_of_order {format_duration(disorder_us)} exceeds the product's 9m59s")
-    for label, window in simple_windows(job.window_query.window):
-        found += _window_limits(label, window, job.profile)
+    for window_id, window in job.window_query.windows:
+        found += _window_limits(window_id or "window", window, job.profile)
     found += _over_limits(job)
     return found
-
-
-def simple_windows(window: model.Window) -> list[tuple[str, model.SimpleWindow]]:
-    """The windows of a query with their ids; a lone one is called ``window``."""
-    return list(window.members) if isinstance(window, model.AnyOf) else [("window", window)]
 
 
 def _window_limits(label: str, window: model.SimpleWindow, profile: str) -> list[str]:
@@ -44,7 +39,7 @@ def _window_limits(label: str, window: model.SimpleWindow, profile: str) -> list
 def _over_limits(job: model.Job) -> list[str]:
     grouped = {name.lower().split(".")[-1] for name in job.window_query.group_by}
     return [
-        f"{source.name}: over column '{name}' is not a grouping key, which the product demands"
+        f"{source.name}: over column '{name}' is not a grouping key, which the product requires"
         for source in job.inputs
         for name in source.over
         if name.lower() not in grouped

@@ -1,4 +1,4 @@
-"""A job file's text to a validated, frozen :class:`~pipelines.core.model.Job`, or one error that names key and line."""
+"""From the text of a job file to a validated, frozen :class:`~pipelines.core.model.Job`, or one error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pipelines.core import model
 from pipelines.core.errors import JobFileError, UsageError
 from pipelines.core.steps import Steps, columns_of
 from pipelines.job import schema
-from pipelines.job.diagnostics import Complaints
+from pipelines.job.diagnostics import JobFile
 from pipelines.job.inputs import build_input, check_same_log
 from pipelines.job.limits import limits_exceeded
 from pipelines.job.orderings import build_orderings, default_end_of_log
@@ -35,7 +35,7 @@ def parse_job(text: str, *, file: str | None = None) -> model.Job:
     """The job in a YAML text of exactly one document."""
     documents = load_all(text, file=file)
     if len(documents) != 1:
-        raise JobFileError(f"holds {len(documents)} documents; a job file holds one job", file=file)
+        raise JobFileError(f"has {len(documents)} documents; a job file has one", file=file)
     return build_job(documents[0], file=file)
 
 
@@ -44,18 +44,18 @@ def build_job(document: Document, *, file: str | None = None, root: KeyPath = ()
     data = document.data
     for key in root:
         data = data[key]
-    return _job(Complaints(document, file, root), data)
+    return _job(JobFile(document, file, root), data)
 
 
-def _job(say: Complaints, data: Any) -> model.Job:
-    section = say.section(schema.JobSection, data, ())
-    inputs = tuple(build_input(say, name, part, section.profile) for name, part in section.inputs.items())
+def _job(file: JobFile, data: Any) -> model.Job:
+    section = file.section(schema.JobSection, data, ())
+    inputs = tuple(build_input(file, name, part, section.profile) for name, part in section.inputs.items())
     by_name = {part.name: part for part in inputs}
     for part in inputs:
-        check_same_log(say, part, by_name)
-    references = tuple(build_reference(say, name, part, by_name) for name, part in section.references.items())
-    orderings = build_orderings(say, section, by_name)
-    query = build_query(say, section, by_name)
+        check_same_log(file, part, by_name)
+    references = tuple(build_reference(file, name, part, by_name) for name, part in section.references.items())
+    orderings = build_orderings(file, section, by_name)
+    query = build_query(file, section, by_name)
     job = model.Job(
         name=section.job,
         profile=section.profile,
@@ -66,13 +66,13 @@ def _job(say: Complaints, data: Any) -> model.Job:
         strict_limits=section.strict_limits,
         keep_verdicts=section.keep_verdicts,
         stream_windows=section.stream.windows or f"stream_windows/{section.job}",
-        stream_columns=build_stream_columns(say, section.stream, _result_columns(query, inputs, references)),
+        stream_columns=build_stream_columns(file, section.stream, _result_columns(query, inputs, references)),
         references=references,
-        stream_outputs=build_stream_outputs(say, section, query),
+        stream_outputs=build_stream_outputs(file, section, query),
     )
     exceeded = limits_exceeded(job) if job.strict_limits else []
     if exceeded:
-        raise say.error(f"{exceeded[0]}; relax it, or leave strict_limits out", ("strict_limits",))
+        raise file.error(f"{exceeded[0]}; relax it, or leave strict_limits out", ("strict_limits",))
     return job
 
 

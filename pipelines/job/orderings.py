@@ -1,4 +1,4 @@
-"""The ordering policies of a job file, by profile and input, and what ``end_of_log`` is where it is left out."""
+"""The ordering policies of a job file, by profile and input, and the default of ``end_of_log``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from pipelines.core import model
 from pipelines.core.errors import did_you_mean
 from pipelines.job import schema
-from pipelines.job.diagnostics import Complaints
+from pipelines.job.diagnostics import JobFile
 from pipelines.job.yaml import Path as KeyPath
 
 _ORDERING_SECTIONS: dict[str, type[BaseModel]] = {
@@ -20,9 +20,9 @@ _ORDERING_SECTIONS: dict[str, type[BaseModel]] = {
 
 
 def build_orderings(
-    say: Complaints, section: schema.JobSection, inputs: Mapping[str, model.Input]
+    file: JobFile, section: schema.JobSection, inputs: Mapping[str, model.Input]
 ) -> tuple[tuple[str, model.Ordering], ...]:
-    """The policy of each input: ``ordering`` holds one for all, or one by input."""
+    """The policy of each input: ``ordering`` is one policy for all inputs, or a mapping of inputs to policies."""
     data = section.ordering
     kind = _ORDERING_SECTIONS[section.profile]
     keys = set(kind.model_fields)
@@ -30,18 +30,18 @@ def build_orderings(
     if per_input and set(data) & set(inputs):
         for name in data:
             if name not in inputs:
-                raise say.error(f"there is no input '{name}'; {did_you_mean(name, inputs)}", ("ordering", name))
+                raise file.error(f"there is no input '{name}'; {did_you_mean(name, inputs)}", ("ordering", name))
         parts = {name: (data.get(name, {}), ("ordering", name) if name in data else ("ordering",)) for name in inputs}
     else:
         parts = dict.fromkeys(inputs, (data, ("ordering",)))
     return tuple(
-        (name, _ordering(say, say.section(kind, part, path), path, inputs, name))
+        (name, _ordering(file, file.section(kind, part, path), path, inputs, name))
         for name, (part, path) in parts.items()
     )
 
 
 def default_end_of_log(profile: str, orderings: tuple[tuple[str, model.Ordering], ...]) -> model.EndOfLog:
-    """What happens to open windows at the log's end where the job file does not say."""
+    """What happens to open windows at the log's end of a job file without that key."""
     if profile == "stream_analytics":
         return "flush"
     if profile == "stream_insight" and all(
@@ -52,16 +52,16 @@ def default_end_of_log(profile: str, orderings: tuple[tuple[str, model.Ordering]
 
 
 def _ordering(
-    say: Complaints, part: BaseModel, path: KeyPath, inputs: Mapping[str, model.Input], name: str
+    file: JobFile, part: BaseModel, path: KeyPath, inputs: Mapping[str, model.Input], name: str
 ) -> model.Ordering:
     if isinstance(part, schema.StreamAnalyticsSection):
         return model.StreamAnalyticsOrdering(part.early_arrival, part.late_arrival, part.out_of_order, part.action)
     if isinstance(part, schema.AtlasSection):
         for key in ("allowed_lateness", "idle_timeout"):
             if part.boundary == "processing_time" and key in part.model_fields_set:
-                raise say.error(
-                    f"windows by processing_time take no '{key}', since nothing is late there; leave it out, or choose"
-                    " boundary: event_time",
+                raise file.error(
+                    f"'{key}' has no effect with boundary: processing_time, where nothing is late; leave it out, or"
+                    " set boundary: event_time",
                     (*path, key),
                 )
         return model.AtlasOrdering(
@@ -70,11 +70,11 @@ def _ordering(
     assert isinstance(part, schema.StreamInsightSection)
     source = part.import_from
     if source is not None and (source not in inputs or source == name):
-        raise say.error(f"'{source}' is not another input of this job", (*path, "import_from"))
-    return _advance(say, part, path)
+        raise file.error(f"'{source}' is not another input of this job", (*path, "import_from"))
+    return _advance(file, part, path)
 
 
-def _advance(say: Complaints, part: schema.StreamInsightSection, path: KeyPath) -> model.StreamInsightOrdering:
+def _advance(file: JobFile, part: schema.StreamInsightSection, path: KeyPath) -> model.StreamInsightOrdering:
     here = (*path, "advance")
     helper_delay_us: int | None = None
     match part.advance:
@@ -83,24 +83,24 @@ def _advance(say: Complaints, part: schema.StreamInsightSection, path: KeyPath) 
         case "strictly_increasing_start_time":
             helper_delay_us = -1
         case {"unordered_start_time": tolerance, **rest} if not rest:
-            helper_delay_us = say.at(here, lambda: schema._not_negative(tolerance))
-        case str(word):
+            helper_delay_us = file.at(here, lambda: schema._not_negative(tolerance))
+        case str(name):
             known = ("increasing_start_time", "strictly_increasing_start_time", "unordered_start_time")
-            raise say.error(f"'{word}' is not a way to advance; {did_you_mean(word, known)}", here)
+            raise file.error(f"'{name}' is not a helper of 'advance'; {did_you_mean(name, known)}", here)
     if helper_delay_us is not None:
         for key in ("delay", "to_infinity_on_shutdown", "action"):
             if key in part.model_fields_set:
-                raise say.error(f"'advance' names a helper, which sets '{key}' itself; leave it out", (*path, key))
+                raise file.error(f"'advance' names a helper, which sets '{key}' itself; leave it out", (*path, key))
         return model.StreamInsightOrdering("drop", 1, None, helper_delay_us, True, part.import_from)
     if part.action is None:
-        raise say.error("'action' is missing: adjust or drop must be said", path)
+        raise file.error("'action' is missing; set it to adjust or drop", path)
     every_events, every_us = None, None
     if part.advance is not None:
-        every = say.section(schema.AdvanceSection, part.advance, here).every
+        every = file.section(schema.AdvanceSection, part.advance, here).every
         if isinstance(every, str):
-            every_us = say.at((*here, "every"), lambda: schema._positive(every))
+            every_us = file.at((*here, "every"), lambda: schema._positive(every))
         elif every < 1:
-            raise say.error(f"{every} events is not a frequency; it must be 1 or more", (*here, "every"))
+            raise file.error(f"{every} events is not a frequency; it must be 1 or more", (*here, "every"))
         else:
             every_events = every
     return model.StreamInsightOrdering(

@@ -7,23 +7,23 @@ from functools import partial
 
 from pipelines.core import model
 from pipelines.job import schema
-from pipelines.job.diagnostics import Complaints
+from pipelines.job.diagnostics import JobFile
 from pipelines.job.expressions import check_column, parse_columns
 from pipelines.job.yaml import Path as KeyPath
 
 
 def build_reference(
-    say: Complaints, name: str, part: schema.ReferenceSection, inputs: Mapping[str, model.Input]
+    file: JobFile, name: str, part: schema.ReferenceSection, inputs: Mapping[str, model.Input]
 ) -> model.Reference:
     """The reference data at key ``references.<name>``; snapshots have a TIMESTAMP column that is never null."""
     path: KeyPath = ("references", name)
     if name in inputs:
-        raise say.error("an input is called so already", path)
-    columns = say.at((*path, "columns"), lambda: parse_columns(part.columns))
+        raise file.error("an input is called so already", path)
+    columns = file.at((*path, "columns"), lambda: parse_columns(part.columns))
     if part.effective == "static":
         return model.Reference(name, columns, None, part.reference_time)
     names = [column.name for column in columns]
-    effective = say.at((*path, "effective"), partial(check_column, part.effective, names))
+    effective = file.at((*path, "effective"), partial(check_column, part.effective, names))
     if next(column.type for column in columns if column.name == effective) != "timestamp":
-        raise say.error(f"column '{effective}' is not a TIMESTAMP", (*path, "effective"))
+        raise file.error(f"column '{effective}' is not a TIMESTAMP", (*path, "effective"))
     return model.Reference(name, columns, effective, part.reference_time)

@@ -1,6 +1,6 @@
-"""The job file's shape: one pydantic model a section, frozen, unknown keys refused with a hint.
+"""The keys of a job file: one frozen pydantic model a section, which refuses unknown keys with a hint.
 
-The models say what may be *written*; :mod:`pipelines.job.load` says what it *means*.
+:mod:`pipelines.job.load` makes a :class:`~pipelines.core.model.Job` of them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _not_negative(value: Any) -> int:
 def _positive(value: Any) -> int:
     duration_us = _duration_us(value)
     if duration_us <= 0:
-        raise ValueError(f"'{value}' must be longer than nothing")
+        raise ValueError(f"'{value}' must be longer than 0s")
     return duration_us
 
 
@@ -64,7 +64,7 @@ Unit = Literal["microsecond", "millisecond", "second", "minute", "hour", "day"]
 
 
 class Section(BaseModel):
-    """Base of all sections: strict, frozen, and unknown keys named with the closest known one."""
+    """Base of all sections: strict and frozen; an error about an unknown key names the closest known one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, populate_by_name=False)
 
@@ -73,7 +73,7 @@ class Section(BaseModel):
     def _known_keys_only(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             shown = "nothing" if data is None else repr(data)
-            raise PydanticCustomError("not_a_mapping", "{shown} stands where keys and values belong", {"shown": shown})
+            raise PydanticCustomError("not_a_mapping", "{shown} is not a mapping of keys to values", {"shown": shown})
         known = [field.alias or name for name, field in cls.model_fields.items()]
         for key in data:
             if key not in known:

@@ -1,4 +1,4 @@
-"""YAML 1.2 text as plain data that remembers on which line each key stands."""
+"""YAML 1.2 text as plain data, with the line of each key."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Document:
     lines: dict[Path, int] = field(default_factory=dict)
 
     def line_of(self, path: Path) -> int | None:
-        """The line of ``path`` or of its nearest ancestor that the text holds."""
+        """The line of ``path`` or of its nearest ancestor in the text."""
         for length in range(len(path), -1, -1):
             if path[:length] in self.lines:
                 return self.lines[path[:length]]
@@ -41,7 +41,7 @@ def load_all(text: str, *, file: str | None = None) -> list[Document]:
     except MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark is not None else None
         problem = error.problem or "not YAML"
-        raise JobFileError(f"not valid YAML: {problem}", file=file, line=line, hint="mend the syntax there") from None
+        raise JobFileError(f"not valid YAML: {problem}", file=file, line=line, hint="correct the syntax") from None
     except YAMLError as error:
         raise JobFileError(f"not valid YAML: {str(error).splitlines()[0]}", file=file) from None
 
@@ -56,13 +56,13 @@ def _value(node: Node, path: Path, lines: dict[Path, int], file: str | None) -> 
     line = node.start_mark.line + 1
     lines.setdefault(path, line)
     if len(path) > _MAX_DEPTH:
-        raise JobFileError("nested too deeply, or an alias holds itself", file=file, line=line)
+        raise JobFileError("nested too deeply, or an alias contains itself", file=file, line=line)
     if isinstance(node, MappingNode):
         mapping: dict[str, Any] = {}
         for key, key_line, value in _entries(node):
             if key in mapping:
                 raise JobFileError(
-                    "stands here twice",
+                    "is given twice",
                     file=file,
                     line=key_line,
                     key=".".join(map(str, (*path, key))),

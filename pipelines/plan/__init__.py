@@ -1,1 +1,1 @@
-"""Decide before anything runs: what is read and written, from which state, by which strategy. Pure data, no Spark."""
+"""What a replay reads and writes, from which initial state, and by which strategy: pure data, without Spark."""

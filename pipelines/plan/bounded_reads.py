@@ -1,14 +1,13 @@
-"""Read ranges with an initial state: which buckets of a log an output range reads once the log has been summed up.
+"""Read ranges with an initial state: the buckets of arrival time that an output range reads, by the log's summary.
 
-The rule and its proof stand in :mod:`pipelines.plan.read_range`; here is only its arithmetic. Each profile says of a
-bucket whether it may contain what counts in a window of the range, and from which bucket on nothing more can.
+The rule and its proof are in :mod:`pipelines.plan.read_range`; this module has the arithmetic. For each profile a
+function finds the buckets that may contain an event of the range's windows, and the last bucket that can.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from pipelines.core.model import (
     AtlasOrdering,
@@ -32,10 +31,7 @@ from pipelines.plan.initial_state import (
     initial_state_of,
     summary_key_of,
 )
-from pipelines.plan.read_range import ReadRange
-
-Summarise = Callable[[str], Summary | None]
-"""The summary of an input's whole log by the setting that the job needs; None where there can be none."""
+from pipelines.plan.read_range import History, ReadRange
 
 _LEAST_US = -(2**62)
 _GREATEST_US = 2**62
@@ -45,8 +41,8 @@ _GREATEST_US = 2**62
 class BoundedReads:
     """What a plan reads. ``initial_states`` None: engines begin with empty timelines.
 
-    The result is final once every log reaches beyond ``final_us`` (None: never), and ``unsettled`` is None: else it
-    says what arrivals after that could still change.
+    The result is final once every log has an arrival after ``final_us`` (None: never), unless ``unsettled`` states why
+    later arrivals could still change it.
     """
 
     range: ReadRange
@@ -55,56 +51,49 @@ class BoundedReads:
     unsettled: str | None = None
 
 
-class History(read_range.History, Protocol):
-    """A log that can be summed up, too."""
-
-    def summary(self, input_name: str) -> Summary | None:
-        """The summary of an input's whole log by :func:`~pipelines.plan.initial_state.summary_key_of`, or None."""
-
-
 def bounded_reads(job: Job, output: OutputRange, history: History) -> BoundedReads:
     """The arrivals that make ``output`` exact, with an initial state if they need one.
 
-    The formula alone where it closes both ends, else an initial state where the log has a summary, else what the log
-    says of itself, else the whole log.
+    By the first of these that applies: the formula, where it bounds both ends; an initial state, where the log has a
+    summary; :func:`~pipelines.plan.read_range.narrowed`; the whole log.
     """
     formula = read_range.read_range(job, output)
     closed = (output.from_us is None or formula.from_us is not None) and (
         output.to_us is None or formula.to_us is not None
     )
-    because = why_whole_log(job)
-    if closed or output == OutputRange() or because is not None:
+    why = why_whole_log(job)
+    if closed or output == OutputRange() or why is not None:
         found = read_range.narrowed(job, output, history)
         still_open = output.from_us is not None and found.from_us is None
-        more = (because,) if because is not None and still_open and because not in found.reasons else ()
-        return BoundedReads(replace(found, reasons=found.reasons + more), formula.to_us)
-    summaries = {part.name: history.summary(part.name) for part in job.inputs}
+        reasons = (why,) if why is not None and still_open and why not in found.reasons else ()
+        return BoundedReads(replace(found, reasons=found.reasons + reasons), formula.to_us)
+    summaries = {source.name: history.summary(source.name) for source in job.inputs}
     known = {name: summary for name, summary in summaries.items() if summary is not None}
-    assert len(known) == len(summaries), "whole_log_because looks at the setting of each input"
+    assert len(known) == len(summaries), "why_whole_log looks at the setting of each input"
     return with_initial_state(job, output, known)
 
 
 def why_whole_log(job: Job) -> str | None:
     """Why no initial state bounds what ``job`` reads, in a sentence; None where one does."""
-    for part in job.inputs:
-        if summary_key_of(job, part.name) is None:
-            return f"times or keys of input {part.name} are expressions, or of a type, that a summary cannot contain"
-        if part.shape == "edge":
-            return "an edge that opened long ago may still be open: its row is read wherever it is"
-    windows = [window for _, window in read_range.members_of(job.window_query.window)]
+    for source in job.inputs:
+        if summary_key_of(job, source.name) is None:
+            return f"times or keys of input {source.name} are expressions, or of a type, that a summary cannot contain"
+        if source.shape == "edge":
+            return "an edge that opened long ago may still be open, and its row must be read"
+    windows = [window for _, window in job.window_query.windows]
     ordering = job.ordering(job.inputs[0].name)
     by_clock = isinstance(ordering, AtlasOrdering) and ordering.boundary == "processing_time"
     if by_clock and any(isinstance(window, Session) for window in windows):
-        return "a session by the clock goes on as long as arrivals do"
+        return "a session by processing time continues as long as arrivals follow each other"
     if any(isinstance(window, Count) for window in windows):
-        return "a count window reaches back over n starts of its group, however long ago those were"
+        return "a count window contains n start times of its group, however long ago the first of them was"
     if job.profile == "atlas" and len(job.inputs) > 1:
         return "atlas reads one input"
     return None
 
 
 def with_initial_state(job: Job, output: OutputRange, summaries: Mapping[str, Summary]) -> BoundedReads:
-    """The rule, for a job of which :func:`why_whole_log` is None; ``summaries`` are all of one bucket size."""
+    """The rule for a job for which :func:`why_whole_log` is None; all ``summaries`` have one bucket size."""
     bucket_us = next(iter(summaries.values())).bucket_us
     match job.profile:
         case "atlas":
@@ -121,7 +110,7 @@ def with_initial_state(job: Job, output: OutputRange, summaries: Mapping[str, Su
         from_us = first * bucket_us
     if output.to_us is not None:
         to_us = max([output.to_us - 1, *((bucket + 1) * bucket_us - 1 for bucket in buckets)])
-    reason = "what earlier arrivals left behind is the initial state, from the log's summary"
+    reason = "the log's summary gives the initial state that earlier arrivals led to"
     final_us = read_range.read_range(job, output).to_us
     if final_us is None and output.to_us is not None:
         final_us = output.to_us - 1
@@ -138,7 +127,7 @@ _RULE = "the arrivals of the range, and those whose times can be in its windows"
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Buckets that may contain what counts in the range's windows, and why more may still come (None: none can)."""
+    """Buckets that may contain an event of the range's windows; ``unsettled``: why later ones may, too, or None."""
 
     buckets: tuple[int, ...]
     unsettled: str | None
@@ -146,7 +135,7 @@ class _Found:
 
 
 def _open(output: OutputRange) -> tuple[int, int]:
-    """The range with far numbers for open ends."""
+    """``[from, to)`` in numbers: an open end is beyond every instant."""
     return (
         _LEAST_US if output.from_us is None else output.from_us,
         _GREATEST_US if output.to_us is None else output.to_us,
@@ -164,36 +153,36 @@ def _by_bucket(rows: Iterable[SummaryRow]) -> list[tuple[int, list[SummaryRow]]]
 
 
 def _atlas(job: Job, output: OutputRange, summary: Summary) -> _Found:
-    part, window = job.inputs[0], job.window_query.window
-    ordering = job.ordering(part.name)
+    source, window = job.inputs[0], job.window_query.window
+    ordering = job.ordering(source.name)
     assert isinstance(ordering, AtlasOrdering)
     assert isinstance(window, Grid | Session)
     from_us, to_us = _open(output)
-    partitions = summary.partitions() if part.partitions is None else frozenset(range(part.partitions))
-    unheard = None
-    if part.partitions is None:
-        unheard = (
-            "an input partition not heard so far would hold the watermark back from the beginning;"
-            f" 'partitions' of input {part.name} says how many there are"
+    partitions = summary.partitions() if source.partitions is None else frozenset(range(source.partitions))
+    unsettled = None
+    if source.partitions is None:
+        unsettled = (
+            "the watermark would wait for an input partition of which nothing has arrived so far;"
+            f" set 'partitions' of input {source.name}"
         )
     if ordering.boundary == "processing_time":
         assert isinstance(window, Grid)
         within = range((from_us - window.size_us) // summary.bucket_us, (to_us - 2) // summary.bucket_us + 1)
         buckets = tuple(row.bucket for row in summary.rows if row.first_us is not None and row.bucket in within)
-        return _Found(buckets, unheard, "[from - size, to), by arrival time")
+        return _Found(buckets, unsettled, "[from - size, to), by arrival time")
     still_open, all_closed = _open_buckets(summary, _Closing(partitions, ordering.allowed_lateness_us), to_us - 1)
     if not all_closed:
-        unheard = "windows of the range are still open at the end of the log"
+        unsettled = "windows of the range are still open at the end of the log"
     if isinstance(window, Session):
         linked = _in_sessions(summary, window.timeout_us, from_us, to_us, still_open)
-        return _Found(linked, unheard, "from the first event that a chain of gaps links to one of them, until closed")
+        return _Found(linked, unsettled, "from the first event that a chain of gaps links to one of them, until closed")
     touched = {row.bucket for row in summary.rows if _touches(row, from_us - window.size_us, to_us - 2)}
     rule = "[from - size, to), until all windows that end before to have closed"
-    return _Found(tuple(touched & still_open), unheard, rule)
+    return _Found(tuple(touched & still_open), unsettled, rule)
 
 
 def _open_buckets(summary: Summary, closing: _Closing, end_us: int) -> tuple[set[int], bool]:
-    """The buckets before which a window that ends at ``end_us`` was not closed, and whether it is in the end."""
+    """The buckets at whose beginning a window that ends at ``end_us`` is open; whether it is closed after the last."""
     found = set()
     for bucket, rows in _by_bucket(summary.rows):
         if not closing.has_closed(end_us):
@@ -203,13 +192,13 @@ def _open_buckets(summary: Summary, closing: _Closing, end_us: int) -> tuple[set
 
 
 def _touches(row: SummaryRow, first_us: int, last_us: int) -> bool:
-    """Whether an event of these may be at ``first_us`` .. ``last_us``."""
+    """Whether an event of the row may have a time in ``[first_us, last_us]``."""
     return row.first_us is not None and row.last_us is not None and row.last_us >= first_us and row.first_us <= last_us
 
 
 def _in_sessions(summary: Summary, gap_us: int, from_us: int, to_us: int, still_open: set[int]) -> tuple[int, ...]:
-    """The buckets of every event that a chain of gaps links to an arrival of the range, or to where a session may end
-    in it; after the range only those before which not all of its sessions had closed."""
+    """The buckets of events that a chain of gaps links to an arrival of the range, or to a session that may end in it;
+    after the range only buckets at whose beginning a session of the range is open."""
     bucket_us = summary.bucket_us
     arrived = range(from_us // bucket_us, (to_us - 1) // bucket_us + 1)
     found: set[int] = set()
@@ -225,7 +214,7 @@ def _in_sessions(summary: Summary, gap_us: int, from_us: int, to_us: int, still_
 
 
 def _chains(rows: Iterable[SummaryRow], gap_us: int) -> list[list[SummaryRow]]:
-    """Rows whose times a chain of gaps may link."""
+    """Groups of rows: a chain of gaps may link the times inside a group, and none links two groups."""
     found: list[list[SummaryRow]] = []
     reach_us = 0
     for row in sorted(rows, key=lambda row: row.first_us or 0):
@@ -241,13 +230,14 @@ def _chains(rows: Iterable[SummaryRow], gap_us: int) -> list[list[SummaryRow]]:
 
 
 class _Closing:
-    """Up to where windows of an atlas input are closed, bucket after bucket."""
+    """The instant up to which windows of an atlas input are closed, bucket after bucket (A4)."""
 
     def __init__(self, partitions: frozenset[int], lateness_us: int) -> None:
         self._lateness_us = lateness_us
         self._closed_us: dict[int, int | None] = dict.fromkeys(partitions)
 
     def take(self, rows: Iterable[SummaryRow]) -> None:
+        """Move on past the rows of the next bucket."""
         for row in rows:
             time_us = None if row.last_us is None else row.last_us - self._lateness_us
             for partition in self._closed_us if row.partition is None else (row.partition,):
@@ -270,30 +260,30 @@ def _stream_insight(job: Job, output: OutputRange, summaries: Mapping[str, Summa
     rows = {name: [row for row in summaries[name].rows if row.first_us is not None] for name in names}
     if isinstance(window, Grid):
         least_end_us, last_start_us = from_us - window.size_us + 1, to_us - 2
-        rule = "lifetimes that reach beyond from - size and begin before to"
+        rule = "lifetimes that end after from - size and begin before to"
     else:
         assert isinstance(window, Snapshot)
         last_start_us = to_us - 1
         alive = [row.first_us for some in rows.values() for row in some if _alive(row, from_us, last_start_us)]
         least_end_us = min([from_us, *(first_us for first_us in alive if first_us is not None)])
-        rule = "lifetimes that reach the first start of any that reaches from, and begin before to"
+        rule = "lifetimes that end at or after the least start of those alive at from, and begin before to"
     buckets = []
-    open_still = False
+    still_open = False
     for name in names:
-        clocks = [summaries[one].clocks for one in (name, *_imports(job, name))]
+        clocks = [summaries[each].clocks for each in (name, *_imports(job, name))]
         done = _passed(clocks, last_start_us)
-        open_still = open_still or done is None
+        still_open = still_open or done is None
         buckets += [
             row.bucket
             for row in rows[name]
             if _alive(row, least_end_us, last_start_us) and (done is None or row.bucket <= done)
         ]
-    unsettled = "the current time has not passed the range at the end of the log" if open_still else None
+    unsettled = "the current time has not passed the range at the end of the log" if still_open else None
     return _Found(tuple(buckets), unsettled, f"{rule}, until the current time is past it")
 
 
 def _alive(row: SummaryRow, least_end_us: int, last_start_us: int) -> bool:
-    """Whether a lifetime of these may begin at or before the one and end at or after the other."""
+    """Whether a lifetime of the row may end at or after ``least_end_us`` and begin at or before ``last_start_us``."""
     assert row.first_us is not None
     assert row.last_us is not None
     end_us = row.last_us + 1 if row.end_us is None else row.end_us
@@ -301,14 +291,9 @@ def _alive(row: SummaryRow, least_end_us: int, last_start_us: int) -> bool:
 
 
 def _passed(clocks: Iterable[Mapping[int, Clock]], start_us: int) -> int | None:
-    """The bucket in which a CTI beyond ``start_us`` was issued first; None if none was."""
-    found = [
-        bucket
-        for one in clocks
-        for bucket, clock in one.items()
-        if clock.cti_us is not None and clock.cti_us > start_us
-    ]
-    return min(found, default=None)
+    """The first bucket in which a CTI greater than ``start_us`` was issued; None if none was."""
+    each = [(bucket, clock.cti_us) for by_bucket in clocks for bucket, clock in by_bucket.items()]
+    return min((bucket for bucket, cti_us in each if cti_us is not None and cti_us > start_us), default=None)
 
 
 def _imports(job: Job, name: str) -> list[str]:
@@ -330,32 +315,30 @@ def _imports(job: Job, name: str) -> list[str]:
 def _stream_analytics(job: Job, output: OutputRange, summaries: Mapping[str, Summary]) -> _Found:
     from_us, to_us = _open(output)
     least_us = from_us - read_range.job_look_back(job)
-    join = job.window_query.join
-    last_us = to_us - 1 + read_range.join_look_ahead(join)
-    names = (join.left, join.right) if join else job.window_query.sources
+    last_us = to_us - 1 + read_range.join_look_ahead(job.window_query.join)
     buckets: list[int] = []
     unsettled = None
-    for name in names:
+    for name in job.window_query.inputs:
         counting, why = _counting(job.input(name), read_range.policy(job, name), summaries[name], least_us, last_us)
         buckets += counting
         unsettled = unsettled or why
     if job.end_of_log == "hold":
-        unsettled = unsettled or "end_of_log: hold asks how far every timeline has come when the log ends"
+        unsettled = unsettled or "end_of_log: hold depends on the watermark of every timeline at the end of the log"
     return _Found(tuple(buckets), unsettled, "[from - K, to)")
 
 
 def _counting(
-    part: Input, policy: StreamAnalyticsOrdering, summary: Summary, least_us: int, last_us: int
+    source: Input, policy: StreamAnalyticsOrdering, summary: Summary, least_us: int, last_us: int
 ) -> tuple[list[int], str | None]:
-    """The buckets in which an event may count at ``least_us`` .. ``last_us``, and why more may come."""
-    order_us = policy.out_of_order_us if part.timestamp_by is not None else 0
-    moves = policy.action == "adjust" and part.timestamp_by is not None
+    """The buckets with an event that may count in ``[least_us, last_us]``; why later ones may have one, or None."""
+    order_us = policy.out_of_order_us if source.timestamp_by is not None else 0
+    moves = policy.action == "adjust" and source.timestamp_by is not None
     latest: dict[tuple[int | None, str], int] = {}
-    declared = None if part.over or part.partitions is None else frozenset(range(part.partitions))
+    declared = None if source.over or source.partitions is None else frozenset(range(source.partitions))
     found = []
 
     def passed() -> bool:
-        """Whether every timeline there can be has a watermark beyond the last instant."""
+        """Whether the watermark of every timeline that can exist is beyond ``last_us``."""
         if declared is None:
             return False
         reached = {partition for (partition, _), time_us in latest.items() if time_us - order_us > last_us}
@@ -378,8 +361,8 @@ def _counting(
 
 
 def _may_count(row: SummaryRow, latest_us: int | None, order_us: int, moves: bool, least_us: int, last_us: int) -> bool:
-    """Whether an event of these may count at ``least_us`` .. ``last_us``: at its own time, or moved to a watermark
-    (``moves``) that it met, be it one of the bucket's own or that of ``latest_us``, the greatest time before."""
+    """Whether an event of the row may count in ``[least_us, last_us]``: at its own time, or (``moves``) moved to a
+    watermark, which an event of the same bucket set, or ``latest_us``, the greatest time of earlier buckets."""
     if row.first_us is None or row.last_us is None:
         return False
     if row.last_us >= least_us and row.first_us <= last_us + (order_us if moves else 0):

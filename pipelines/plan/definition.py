@@ -1,7 +1,7 @@
 """The plan of a replay as frozen data: what will be read, what will be written, and whether the result is final.
 
-A plan is made before anything runs (:func:`pipelines.replay.builder.make_plan`), printed by ``tailrace plan`` and
-executed by :func:`pipelines.replay.run.execute`; nobody computes any of it a second time.
+:func:`pipelines.replay.builder.make_plan` makes a plan, ``tailrace plan`` prints it, and
+:func:`pipelines.replay.run.execute` executes it without computing any of it again.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pipelines.plan.read_range import ReadRange
 from pipelines.plan.watermark_strategy import SORT, WatermarkStrategy
 
 Writer = Literal["driver", "spark"]
-"""Who writes the results: the driver collects little data and commits it itself; Spark writes all else."""
+"""What writes the results: the driver collects few rows and commits them itself; Spark writes all others."""
 
 
 class SortedFile(NamedTuple):
-    """A file, and bounds of its arrivals, which no other file's are between."""
+    """A file whose arrivals are in ``[first_us, last_us]``; no arrival of another file is between these."""
 
     path: str
     first_us: int
@@ -31,11 +31,11 @@ class SortedFile(NamedTuple):
 class ReadTable:
     """One arrival log that a plan reads, at exactly ``version``.
 
-    ``files``, ``size_bytes`` and ``rows`` are what will be opened, predicted from the table's statistics: an upper
-    bound of what the read range needs. ``rows`` is None where statistics are missing. ``end_of_log_us`` is the last
-    arrival, cut down to the millisecond; None for an empty log. ``paths`` names those files, under the table, where
-    they are few and plain Parquet: they are opened as they stand, however long the log; else the log is asked again.
-    ``sorted_files`` are the same files in the order of their arrivals, where each is known to hold its own in order.
+    ``files``, ``size_bytes`` and ``rows`` describe the files that will be opened, by the table's statistics; ``rows``
+    is an upper bound, and None where statistics are missing. ``end_of_log_us`` is the last arrival, rounded down to the
+    millisecond; None for an empty log. ``paths`` names the files, relative to the table, where they are few and plain
+    Parquet: then they are opened without the Delta log, at a cost that does not grow with the log. ``sorted_files``
+    are the same files in the order of their arrivals, where the arrivals inside each are known to be in order.
     """
 
     input: str
@@ -67,10 +67,10 @@ class ReadTable:
 
 @dataclass(frozen=True, slots=True)
 class WrittenTable:
-    """One table that a plan writes: rows whose ``column`` lies in ``[from, to)`` of the output range are replaced.
+    """One table that a plan writes: rows whose ``column`` is in ``[from, to)`` of the output range are replaced.
 
-    ``replaced_rows`` counts rows that are there now and lie in files that the range touches: an upper bound, 0 for a
-    table not yet written (``version`` None), None where statistics are missing.
+    ``replaced_rows`` counts the present rows of the days that the range touches: an upper bound, 0 for a table not yet
+    written (``version`` None), None where statistics are missing.
     """
 
     table: str
@@ -90,10 +90,10 @@ class WrittenTable:
 
 @dataclass(frozen=True, slots=True)
 class SummaryUse:
-    """Where the carry of one input comes from: the summary of its log, ``days`` days of arrivals in ``table``.
+    """The source of one input's initial state: the summary of its log, ``days`` days of arrivals in ``table``.
 
-    ``days_made`` of them were not kept there (or of other files): a pass over a few columns of ``files`` made them.
-    ``unsaved`` is what running the plan keeps, in the lakehouse's own form; None: nothing new.
+    ``days_made`` of them were not there, or their files have changed: a pass over a few columns of ``files`` files,
+    of ``rows`` rows and ``size_bytes``, made them. ``unsaved`` is an Arrow table that the run writes there, or None.
     """
 
     input: str
@@ -122,8 +122,9 @@ class SummaryUse:
 class Plan:
     """One replay, decided. ``settled`` False: ``unsettled`` says which arrivals, still to come, would change it.
 
-    ``strategy``: how watermarks are found; ``sorting``: how, where files are not trusted to be in order.
-    ``initial_states``: what earlier and later arrivals mean for those that are read, from ``summaries``; None: nothing.
+    ``strategy``: how watermarks are found; ``sorting``: how they are found if a file turns out not to be in order.
+    ``initial_states``: the state of each input before the read range and at the end of the log, from ``summaries``;
+    None: timelines begin empty.
     """
 
     job: str
@@ -181,13 +182,13 @@ class Plan:
 
 
 def is_settled(read: ReadRange, ends_us: tuple[int | None, ...]) -> tuple[bool, str | None]:
-    """Whether no arrival that is still to come can change the result, and if not, why in a sentence.
+    """Whether no later arrival can change the result, and if one can, why in a sentence.
 
-    Settled iff every log has an arrival *after* the read range: inside a log arrival times never fall for a
-    partition, but one more arrival at the very end of the log is possible.
+    Settled iff every log has an arrival *after* the read range: arrival times of a partition never fall, but the next
+    arrival may have the same time as the last one.
     """
     if read.to_us is None:
-        return False, "the read range goes on to the end of the log, which later arrivals move"
+        return False, "the read range ends with the log, which later arrivals extend"
     if any(end_us is None for end_us in ends_us):
         return False, "a log is empty: its first arrivals may fall into the read range"
     end_us = min(end_us for end_us in ends_us if end_us is not None)

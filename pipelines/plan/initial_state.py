@@ -1,8 +1,8 @@
-"""What an arrival log leaves behind: its summary, bucket by bucket, and the carry into a read range.
+"""The summary of an arrival log, by bucket of arrival time, and the initial state of a read range.
 
-A summary holds no events, only what max, count and "the last one that triggered" say of them. All of it is
-associative, so rows of the same bucket may be split, merged and made in any order. Which arrivals remain to be read
-once a carry is at hand, and why, stands in :mod:`pipelines.plan.read_range`.
+A summary contains no events, only counts, maxima and the last event that triggered a CTI. These are associative, so
+rows of one bucket may be split, merged and made in any order. :mod:`pipelines.plan.read_range` proves which arrivals
+a read range with an initial state needs.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pipelines.core.time import MINUTE
 
 @dataclass(frozen=True, slots=True)
 class SummaryKey:
-    """All that the summary of one input depends on, besides its log.
+    """All settings that the summary of one input depends on.
 
-    ``time`` is the TIMESTAMP column that events happen at (None: arrival time), ``end`` the one that intervals end at.
-    ``early_us`` and ``late_us`` make the time of a stream_analytics event: none if early, else at least arrival minus
-    late. ``clock``: CTIs are counted, by the three fields that follow. ``island_us``: rows hold times that lie less
-    than this apart, each from the next, instead of those of one UTC day.
+    ``time`` is the TIMESTAMP column of the event time (None: arrival time), ``end`` the one of an interval's end.
+    ``early_us`` and ``late_us`` give the time of a stream_analytics event: none if it is early, else the greater of
+    the event time and arrival minus late. ``clock``: CTIs are issued, by the three fields after it. ``island_us``: a
+    row has times of which each is less than this from the next, instead of times of one UTC day.
     """
 
     time: str | None
@@ -40,11 +40,11 @@ class SummaryKey:
 
 @dataclass(frozen=True, slots=True)
 class SummaryRow:
-    """Arrivals of one timeline in one bucket of arrival time, with times of one UTC day or island, or without any.
+    """Arrivals of one timeline in one bucket of arrival time, with times of one UTC day or island, or without a time.
 
-    ``partition`` None: punctuations for all. ``timeline``: see :func:`timeline_text`. ``first_us`` and ``last_us``: the
-    least and the greatest time of its events, None where they have none; ``end_us``: their greatest end (intervals
-    alone); ``punctuation_us``: the greatest punctuation.
+    ``partition`` None: punctuations that apply to all partitions. ``timeline``: see :func:`timeline_text`.
+    ``first_us`` and ``last_us``: the least and the greatest time of the events, None where they have none; ``end_us``:
+    their greatest end (intervals only); ``punctuation_us``: the greatest punctuation.
     """
 
     bucket: int
@@ -60,7 +60,7 @@ class SummaryRow:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Where the CTIs of a stream_insight input stand: items counted, start of the last that triggered, last CTI."""
+    """The CTI state of a stream_insight input: items counted, start of the last that triggered, last CTI (I4 to I8)."""
 
     received: int = 0
     baseline_us: int | None = None
@@ -71,7 +71,7 @@ class Clock:
 class Summary:
     """A whole log: ``rows``, and the clock after each bucket that has arrivals (stream_insight).
 
-    Bucket ``b`` holds the arrivals in ``[b * bucket_us, (b + 1) * bucket_us)``.
+    Bucket ``b`` contains the arrivals in ``[b * bucket_us, (b + 1) * bucket_us)``.
     """
 
     bucket_us: int
@@ -80,21 +80,21 @@ class Summary:
 
     def clock(self, bucket: int | None = None) -> Clock:
         """The clock before the first arrival of ``bucket``; None: at the end of the log."""
-        earlier = [one for one in self.clocks if bucket is None or one < bucket]
+        earlier = [each for each in self.clocks if bucket is None or each < bucket]
         return self.clocks[max(earlier)] if earlier else Clock()
 
     def seen(self, bucket: int | None = None) -> tuple[TimelineState, ...]:
-        """What each timeline had seen before ``bucket``; None: at the end of the log."""
+        """The state of each timeline before ``bucket``; None: at the end of the log."""
         return fold(row for row in self.rows if bucket is None or row.bucket < bucket)
 
     def partitions(self) -> frozenset[int]:
-        """Every input partition that the log names."""
+        """Every input partition of the log."""
         return frozenset(row.partition for row in self.rows if row.partition is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineState:
-    """The greatest time and the greatest punctuation of one timeline; None: it had none."""
+    """The greatest time and the greatest punctuation of one timeline; None: it has none."""
 
     partition: int | None
     timeline: str
@@ -104,11 +104,7 @@ class TimelineState:
 
 @dataclass(frozen=True, slots=True)
 class InitialState:
-    """What one input brings into a read range, and what the rest of its log adds at its end.
-
-    ``before`` and ``clock``: from the arrivals before the read range. ``at_end``, ``clock_at_end``, ``last_arrival_us``
-    and ``partitions``: from the whole log.
-    """
+    """The state of one input before a read range (``before``, ``clock``), and at the end of the log (the others)."""
 
     partitions: frozenset[int]
     before: tuple[TimelineState, ...]
@@ -123,7 +119,7 @@ InitialStates = Mapping[str, InitialState]
 
 
 def initial_state_of(summary: Summary, bucket: int | None) -> InitialState:
-    """The carry into a read range that begins with ``bucket``; None: with the log."""
+    """The initial state of a read range that begins with ``bucket``; None: with the log."""
     return InitialState(
         partitions=summary.partitions(),
         before=() if bucket is None else summary.seen(bucket),
@@ -135,35 +131,34 @@ def initial_state_of(summary: Summary, bucket: int | None) -> InitialState:
 
 
 def fold(rows: Iterable[SummaryRow]) -> tuple[TimelineState, ...]:
-    """The greatest of each timeline, in order of partition and timeline."""
+    """The greatest time and punctuation of each timeline, in order of partition and timeline."""
     found: dict[tuple[int | None, str], tuple[int | None, int | None]] = {}
     for row in rows:
         time_us, punctuation_us = found.get((row.partition, row.timeline), (None, None))
         found[row.partition, row.timeline] = greater(time_us, row.last_us), greater(punctuation_us, row.punctuation_us)
-    order = sorted(found, key=lambda who: (who[0] is not None, who[0] or 0, who[1]))
-    return tuple(TimelineState(*who, *found[who]) for who in order)
+    order = sorted(found, key=lambda key: (key[0] is not None, key[0] or 0, key[1]))
+    return tuple(TimelineState(*key, *found[key]) for key in order)
 
 
-def greater(one: int | None, other: int | None) -> int | None:
-    """The greater of the two, the known one if the other is None."""
-    if one is None or other is None:
-        return other if one is None else one
-    return max(one, other)
+def greater(left: int | None, right: int | None) -> int | None:
+    """The greater of the two; of a number and None the number."""
+    return max((us for us in (left, right) if us is not None), default=None)
 
 
 _KEY_TYPES = frozenset({"string", "boolean", "tinyint", "smallint", "int", "integer", "bigint", "date"})
-"""Types whose values have one text each: the timelines of other keys are not summed up."""
+"""Types whose values have one text each. A log with ``over`` columns of other types has no summary."""
 
 
 def summary_key_of(job: Job, name: str) -> SummaryKey | None:
-    """What the summary of that input depends on; None where its times are expressions, which Spark alone can read."""
-    part, ordering = job.input(name), job.ordering(name)
-    keys = [part.column(key) for key in part.over]
+    """The settings of that input's summary; None where its times are expressions, or its ``over`` columns of other
+    types than :data:`_KEY_TYPES`."""
+    source, ordering = job.input(name), job.ordering(name)
+    keys = [source.column(key) for key in source.over]
     if any(key is None or key.type not in _KEY_TYPES for key in keys):
         return None
     over = tuple(key.name for key in keys if key is not None)
-    columns = [None if text is None else part.column(text) for text in (part.timestamp_by, part.end_by)]
-    for text, column in zip((part.timestamp_by, part.end_by), columns, strict=True):
+    columns = [None if text is None else source.column(text) for text in (source.timestamp_by, source.end_by)]
+    for text, column in zip((source.timestamp_by, source.end_by), columns, strict=True):
         if text is not None and (column is None or column.type != "timestamp"):
             return None
     time, end = (None if column is None else column.name for column in columns)
@@ -176,19 +171,14 @@ def summary_key_of(job: Job, name: str) -> SummaryKey | None:
                 return SummaryKey(time, over=over)
             return SummaryKey(time, over=over, early_us=ordering.early_arrival_us, late_us=ordering.late_arrival_us)
         case StreamInsightOrdering():
-            end = end if part.shape == "interval" else None
+            end = end if source.shape == "interval" else None
             by = (ordering.every_events, ordering.every_us, ordering.delay_us)
             return SummaryKey(time, end, (), None, None, True, *by)
 
 
 def _island_us(window: Session) -> int:
-    """At most some 1440 islands a day, however short the gap: a wider one only links more than need be."""
+    """The gap, but a minute at least, for at most 1440 islands a day: a wider gap only links more times."""
     return max(window.timeout_us, MINUTE)
-
-
-def _type(part: Input, column: str) -> str | None:
-    found = part.column(column)
-    return None if found is None else found.type
 
 
 def timeline_text(values: Sequence[object]) -> str:
@@ -196,10 +186,9 @@ def timeline_text(values: Sequence[object]) -> str:
     return json.dumps(list(values), ensure_ascii=False, default=str) if values else ""
 
 
-def timeline_values(part: Input, text: str) -> tuple[object, ...]:
+def timeline_values(source: Input, text: str) -> tuple[object, ...]:
     """The inverse of :func:`timeline_text`."""
-    values = json.loads(text) if text else []
-    kinds = [_type(part, column) for column in part.over]
+    values = zip(map(source.column, source.over), json.loads(text) if text else [], strict=True)
     return tuple(
-        dt.date.fromisoformat(value) if kind == "date" else value for kind, value in zip(kinds, values, strict=True)
+        dt.date.fromisoformat(value) if column and column.type == "date" else value for column, value in values
     )

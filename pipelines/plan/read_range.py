@@ -1,4 +1,4 @@
-"""Which arrivals make an output range exact: the one place that knows.
+"""Which arrivals make an output range exact: the rule and its proof.
 
 **The rule** (stream_analytics, guard E, tolerance L, look-back K): an output range ``[from, to)`` is exact when the
 arrivals ``[from - E - max(K, L), to + L]`` are read and every timeline starts with empty state.
@@ -7,15 +7,16 @@ arrivals ``[from - E - max(K, L), to + L]`` are read and every timeline starts w
 has seen. The guard gives ``event time <= arr + E`` for everything that is not dropped as early; the late rule gives
 ``t >= arr - L`` (adjusting moves an event up to that bound, dropping removes it).
 
-1. *Nothing that counts is missed at the lower end.* A window with ``end >= from`` depends on times ``t >= from - K``
-   alone, and a time is never more than E ahead of the arrival that caused it, be it the event's own or a watermark's.
-   So everything that such a window depends on arrived at ``from - K - E`` or later.
-2. *What is not read cannot move what is read.* An unread event arrived before ``from - E - max(K, L)``, so the
-   watermark it caused is less than ``from - max(K, L) - out_of_order``. It could only have moved or dropped an event
-   whose time is less than that. Such an event is in no window of the range (K); and it is no arrival of ``[from, to)``,
-   whose times are at least ``from - L`` (L). So windows and verdicts of the range are the whole log's.
-3. *Nothing is missed at the upper end.* What arrives after ``to + L`` counts after ``to``; windows of the range end
-   before ``to`` and end with their last instant. Verdicts look at earlier arrivals only.
+1. *Lower end.* A window with ``end >= from`` depends on times ``t >= from - K`` only. A time, of the event itself or of
+   a watermark, is at most E after the arrival that caused it. So everything that such a window depends on arrived at
+   ``from - K - E`` or later.
+2. *Unread events do not move events that are read.* An unread event arrived before ``from - E - max(K, L)``, so the
+   watermark that it caused is less than ``from - max(K, L) - out_of_order``. It can only have moved or dropped an event
+   whose time is less than that. Such an event is in no window of the range (K). It did not arrive in ``[from, to)``
+   either, because times of these arrivals are at least ``from - L`` (L). So windows and verdicts of the range are the
+   whole log's.
+3. *Upper end.* An event that arrives after ``to + L`` counts after ``to``. Windows of the range end before ``to`` and
+   include their end. Verdicts depend on earlier arrivals only.
 
 **K of a session** (S11, timeout T, greatest duration D) is ``2D + T``. Check points cut time into segments
 ``(c - D, c]``. A *run* is a sequence of events without a pause longer than T. The events of a run's first two segments
@@ -34,71 +35,71 @@ So it does not matter which events at ``from - K`` or before are read, nor at wh
 tight: in the first case the event one microsecond after ``from - K`` may be the one that precedes f. At the upper end,
 a session that ends before ``to`` contains nothing later, and an event that continued it would count before ``to``.
 
-**What history knows.** The open beginning of a job without a guard closes again once the log itself is asked
-(:func:`narrowed`), without an initial state. Let ``B = from - max(K, L)`` and ``a`` the first arrival of an event whose
-event time is B or more. Reading from ``min(a, B + L)`` is exact: what arrived before has event times below B and is
-moved up to its arrival minus L at most, so it counts before B and its watermark is before B. Steps 1 and 2 then go
-through unchanged. (Of several inputs, B takes the greatest L and ``B + L`` the least, since a late event is moved by
-its own input's.)
+**Without a guard** (:func:`narrowed`). A query on the log bounds the lower end, without an initial state. Let
+``B = from - max(K, L)`` and ``a`` the first arrival of an event whose event time is B or more. Reading from
+``min(a, B + L)`` is exact: an earlier arrival has an event time below B and is moved to its arrival minus L at most, so
+it counts before B and its watermark is before B. Steps 1 and 2 then hold unchanged. (Of several inputs, B has the
+greatest L and ``B + L`` the least, because a late event is moved by its own input's L.)
 
 **With an initial state** (the arithmetic is in :mod:`pipelines.plan.bounded_reads`). Where event and arrival time do
-not bound each other, no formula bounds what must be read; what is known of the whole log does. Its *summary* contains,
-for each bucket ``[b, b + 1)`` of arrival time and each timeline, the least and the greatest time of its events and the
-greatest punctuation. All that decides about an event besides itself is one state of its timeline, folded over
-everything that arrived before: a maximum, or a counter. So
+not bound each other, no formula bounds the read range, but the log's *summary* does. It contains, for each bucket
+``[b, b + 1)`` of arrival time and each timeline, the least and the greatest time of the events and the greatest
+punctuation. A verdict depends on its event and on one state of the timeline, which is a fold over all earlier
+arrivals: a maximum, or a counter. So
 
-4. *Beginning at a bucket with the initial state is beginning at the log's first arrival.* The states that the arrivals
-   of ``[s, ..]`` meet are folds over what came before them, and a fold over a prefix is the fold over its rest begun
-   with the fold over its head. Arrival order sorts by arrival time first, so a bucket's beginning cuts it cleanly, also
-   across partitions. Every verdict from ``s`` on is the whole log's, however far a stamp is in the future: it is in
-   the state, and its row need not be read.
+4. *A run from a bucket with its initial state gives the verdicts of a run from the first arrival.* The state before an
+   arrival in ``[s, ..]`` is a fold over all earlier arrivals, which is the fold over those in ``[s, ..]`` that begins
+   with the fold over those before ``s``. Arrival order sorts by arrival time first, so the beginning of a bucket splits
+   it, also across partitions. An event time in the far future is in the state; its row need not be read.
 5. *Windows are the whole log's if every event that they depend on is read.* With ``s`` at or before ``from``, so that
-   the verdicts of the range are among those decided, read from the first bucket that may contain such an event, and to
-   the last. What is read on top does no harm: it is judged as in the whole log, and counts where it does there.
-6. *What the whole log says at its end* (``hold``, the set of partitions) comes from the whole summary.
+   all verdicts of the range are decided, read from the first bucket to the last that may contain such an event. Other
+   events that are read change nothing: they have the verdicts and the windows that they have in the whole log.
+6. *The state at the end of the log* (for ``hold``, and the set of partitions) is the fold over the whole summary.
 
-What may count in a window of the range, by profile, and when nothing more can:
+Which events may count in a window of the range, by profile, and when no later arrival can:
 
-*atlas, grid* (windows ``[start, end)``). The windows of the range end at ``from`` to ``to - 1``, so their events have
-times from ``from - size`` to ``to - 2``; a document keeps its time. None counts any more once ``to - 1`` is closed:
-then all ends before are, and closing never goes back. The state is ``max(E)`` and ``max(P)`` of each partition. The
-watermark is the least over *all* partitions of the log, those first heard after the range included: unless the job file
-says how many there are, one that is still to come would keep everything back, so such a range is never final. By
-``processing_time`` the times are the arrivals themselves, and the initial state is only what a verdict shows.
+*atlas, grid* (windows ``[start, end)``). The windows of the range end in ``[from, to - 1]``, so their events have times
+in ``[from - size, to - 2]``; a document keeps its time. No later one counts once a window that ends at ``to - 1`` is
+closed: then all windows that end before are closed, and closed windows stay closed. The state is ``max(E)`` and
+``max(P)`` of each partition. The watermark is the least over *all* partitions of the log, including those whose first
+arrival is after the range. Unless the job file has ``partitions``, a new partition could still appear, and the
+watermark would wait for it; so such a range is never final. By ``processing_time`` the times are the arrival times, and
+verdicts only report the watermark of the initial state.
 
-*atlas, sessions.* Let the times of all events of the log, counted or not, fall into chains, each time less than the gap
-from the next. No event ever fits a session of another chain, in whatever order they arrive: a chain is judged by its
-own events and by what is closed when each arrives. So read from the first event of every chain that an arrival of the
-range belongs to (its verdict asks which sessions of the chain are open), and of every chain in which a session may end
-at ``from`` to ``to - 1``: one whose last time is ``from - gap`` or later, its first ``to - 1 - gap`` or before. Once
-``to - 1`` is closed, sessions that end there take nothing more, and what is open ends later. What is read of other
-chains may lack members; but a session ends a gap after one of its chain's times, so not in the range either way.
+*atlas, sessions.* Divide the times of all events of the log, counted or not, into chains: each time is less than the
+gap from the next. No event fits a session of another chain, in whatever order they arrive. The verdicts of a chain
+depend on its own events and on what is closed when each arrives. So read from the first event of every chain that an
+arrival of the range belongs to (its verdict depends on the open sessions of the chain), and of every chain in which a
+session may end in ``[from, to - 1]``: its last time is ``from - gap`` or later, its first ``to - 1 - gap`` or earlier.
+Once ``to - 1`` is closed, sessions that end there get no more events, and open sessions end later. Other chains may be
+read without some members; but a session ends a gap after a time of its chain, so theirs do not end in the range.
 
 *stream_insight, points and intervals.* The state is the number of items counted, the start of the last that triggered,
-and the last CTI, each of what was *received*. A lifetime is never moved but up, and its end never: in a grid's window
-of the range it ends after ``from - size`` and begins at ``to - 2`` or before. Once the current time (own and imported)
-is beyond ``to - 2``, later items that begin there are dropped, or moved beyond. A snapshot window of the range ends at
-an endpoint before ``to``, and a lifetime Y spans it, which reaches ``from``. Its beginning, the endpoint before, is at
-or after Y's start; so every endpoint that shapes it is at or after ``B``, the least start of lifetimes that reach
-``from`` and begin before ``to``: what ends before ``B`` shapes nothing, and shortens no window that it is not in.
+and the last CTI, each of the *received* items. A start is moved to a later time only, an end never: a lifetime in a
+grid's window of the range ends after ``from - size`` and begins at ``to - 2`` or earlier. Once the current time (own
+and imported) is beyond ``to - 2``, later items that begin there are dropped, or moved beyond. A snapshot window of the
+range ends at an endpoint before ``to``, and a lifetime Y that ends at ``from`` or later contains it. The window starts
+at an endpoint at or after Y's start. So both its endpoints are at or after ``B``, the least start of lifetimes that end
+at ``from`` or later and begin before ``to``. A lifetime that ends before ``B`` is in no window of the range and bounds
+none.
 
-*stream_analytics.* The state is M of each timeline. With ``K`` and the join's bounds as above, an event of the range
-counts from ``from - K`` to ``to - 1`` (a left join's unit on top). It counts at its own late-adjusted time, or is moved
-to a watermark it met: ``M - out_of_order`` of the initial state, or of another event of its timeline and bucket, whose
-time is then at most ``out_of_order`` above. Nothing more can count once every arrival is later than ``to + L``; or,
-without L, once all partitions have a watermark beyond ``to``, where the job file says how many there are and no key
-makes another.
+*stream_analytics.* The state is M of each timeline. With ``K`` and the join's bounds as above, an event of a window of
+the range counts in ``[from - K, to - 1]`` (one unit more for a left join). It counts at its late-adjusted time, or is
+moved to a watermark: ``M - out_of_order`` of the initial state, or of another event of its timeline and bucket, whose
+time is then at most ``out_of_order`` above. No later arrival counts once it arrives after ``to + L``; or, without L,
+once all partitions have a watermark beyond ``to``, where the job file has ``partitions`` and ``over`` adds no timeline.
 
-**What stays open**, and reads to the log's own ends: *sessions* of atlas by the clock (they go on as long as arrivals
-do); *edges* (a start that opened long ago may be open still, and its row, wherever it is, is needed to count it);
-*count windows* (they begin n starts of their group ago, however long that is); times that are *expressions*, which only
-Spark can read. For these last an unbounded tolerance stays open too (a verdict may depend on any earlier watermark, and
-an event of a window may arrive at any later time), and ``hold``, which asks for the watermark at the end of the log: a
-timeline that has been silent since before any bound keeps that back.
+**Not bounded**, so that the read range extends to an end of the log: *sessions* of atlas by processing time (they
+continue as long as arrivals follow each other); *edges* (a start edge may be open for any time, and its row must be
+read); *count windows* (they contain n start times of their group, however long ago the first was); times that are
+*expressions*, which only Spark can evaluate. With the latter, two settings stay unbounded as well: an unbounded
+tolerance (a verdict may depend on any earlier watermark, and an event of a window may arrive at any later time), and
+``hold``, which depends on the watermark at the end of the log, and so on a timeline that fell silent at any time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -116,13 +117,14 @@ from pipelines.core.model import (
     Window,
 )
 from pipelines.core.time import UNIT_US, format_duration
+from pipelines.plan.initial_state import Summary
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRange:
     """Arrivals ``[from_us, to_us]``, both ends included; None: from the log's beginning, to its end.
 
-    ``rule`` is the formula that gave it, ``reasons`` say in sentences why an end is open.
+    ``rule`` is its formula; ``reasons`` are sentences that state why an end is open.
     """
 
     from_us: int | None
@@ -155,65 +157,65 @@ def read_range(job: Job, output: OutputRange) -> ReadRange:
 
 
 class History(Protocol):
-    """What a log says of its own past, in one pass over a column or two."""
+    """Queries on the whole log of an input, each a pass over a few columns."""
 
     def first_arrival_above(self, input_name: str, event_time_us: int) -> int | None:
         """At or before the first arrival of an event with a greater event time; None if there is none."""
 
+    def summary(self, input_name: str) -> Summary | None:
+        """The summary by :func:`~pipelines.plan.initial_state.summary_key_of`; None where it gives None."""
+
 
 def narrowed(job: Job, output: OutputRange, history: History) -> ReadRange:
-    """:func:`read_range`, with an open beginning closed where ``history`` proves that nothing before it matters."""
+    """:func:`read_range`, with a lower end without a guard where ``history`` gives one (see the module)."""
     read = read_range(job, output)
     if read.from_us is not None or output.from_us is None or job.profile != "stream_analytics":
         return read
     if job.window_query.join is not None or job.end_of_log == "hold":
         return read
-    names = job.window_query.sources
-    policies = [policy(job, name) for name in names]
-    late_us = _greatest([one.late_arrival_us for one in policies])
+    policies = [policy(job, name) for name in job.window_query.inputs]
+    late_us = _greatest(policy.late_arrival_us for policy in policies)
     if late_us is None:
         return read
     bound_us = output.from_us - max(job_look_back(job), late_us)
     # at B itself too: a sliding window ends when the event at its start leaves, a snapshot at its only instant
-    firsts = [history.first_arrival_above(name, bound_us - 1) for name in names]
-    moved_us = bound_us + min(one.late_arrival_us or 0 for one in policies)
+    firsts = [history.first_arrival_above(name, bound_us - 1) for name in job.window_query.inputs]
+    moved_us = bound_us + min(policy.late_arrival_us or 0 for policy in policies)
     start_us = min([moved_us, *(first for first in firsts if first is not None)])
-    reason = "no early guard: reads from the first arrival whose event time is within the reach of the range"
+    reason = "no early guard: reads from the first arrival whose event time can matter to the range"
     return replace(read, from_us=start_us, reasons=(reason,))
 
 
 def reach_of(job: Job) -> Reach:
-    """How far ``job`` reaches around an output range, and why."""
+    """How far ``job`` must read before and after an output range, and why."""
     if job.profile == "atlas":
         why = "atlas has no early guard and closes a window only when every partition has passed it"
         return Reach(None, None, "the whole log", (why,))
     if job.profile == "stream_insight":
-        why = "stream_insight bounds nowhere how far a start time is from its arrival, and counts CTIs from the start"
+        why = "stream_insight does not bound how far a start time is from its arrival, and counts items from the first"
         return Reach(None, None, "the whole log", (why,))
     return _stream_analytics(job)
 
 
 def _stream_analytics(job: Job) -> Reach:
-    join = job.window_query.join
-    names = (join.left, join.right) if join else job.window_query.sources
-    policies = [policy(job, name) for name in names]
-    early_us = _greatest([one.early_arrival_us for one in policies])
-    late_us = _greatest([one.late_arrival_us for one in policies])
+    policies = [policy(job, name) for name in job.window_query.inputs]
+    early_us = _greatest(policy.early_arrival_us for policy in policies)
+    late_us = _greatest(policy.late_arrival_us for policy in policies)
     back_us = job_look_back(job)
     reasons = []
     if early_us is None:
-        reasons.append("without an early guard one far stamp moves the watermark for ever: reads from the beginning")
+        reasons.append("without an early guard one far event time sets every later watermark: reads from the beginning")
     if late_us is None:
         reasons.append("with an unbounded late tolerance any arrival may count anywhere: reads the whole log")
     if job.end_of_log == "hold":
         reasons.append(
-            "end_of_log: hold asks for the watermark at the end of the log, and a partition that fell silent long ago"
-            " holds it back: reads the whole log"
+            "end_of_log: hold depends on the watermark at the end of the log, and so on partitions that fell silent"
+            " long ago: reads the whole log"
         )
     before_us = after_us = None
     if late_us is not None and job.end_of_log != "hold":
         before_us = None if early_us is None else early_us + max(back_us, late_us)
-        after_us = late_us + join_look_ahead(join)
+        after_us = late_us + join_look_ahead(job.window_query.join)
     rule = "[from - E - max(K, L), to + L]"
     values_us = {"E": early_us, "K": back_us, "L": late_us}
     values = ", ".join(f"{name} = {'none' if us is None else format_duration(us)}" for name, us in values_us.items())
@@ -228,8 +230,8 @@ def job_look_back(job: Job) -> int:
 
 
 def look_back(window: Window) -> int | None:
-    """K: what counts longer before a window's end than this does not decide about it; None: an atlas session, which has
-    no such bound."""
+    """K: a window does not depend on events that count more than this before its end; None: an atlas session, which
+    has no such bound."""
     match window:
         case Grid(size_us=size_us) | Sliding(size_us=size_us):
             return size_us
@@ -238,12 +240,7 @@ def look_back(window: Window) -> int | None:
         case Session(timeout_us=timeout_us, max_duration_us=longest_us):
             return None if longest_us is None else 2 * longest_us + timeout_us
         case AnyOf(members=members):
-            return _greatest([look_back(member) for _, member in members])
-
-
-def members_of(window: Window) -> tuple[tuple[str | None, Window], ...]:
-    """The windows of a query with their ids; a single one has none."""
-    return window.members if isinstance(window, AnyOf) else ((None, window),)
+            return _greatest(look_back(member) for _, member in members)
 
 
 def policy(job: Job, name: str) -> StreamAnalyticsOrdering:
@@ -251,16 +248,16 @@ def policy(job: Job, name: str) -> StreamAnalyticsOrdering:
     ordering = job.ordering(name)
     assert isinstance(ordering, StreamAnalyticsOrdering)
     if job.input(name).timestamp_by is None:
-        # arrival time is the time: no policy applies, nothing is early or late
+        # events count at their arrival time: no policy applies, and none is early or late
         return StreamAnalyticsOrdering(early_arrival_us=0, late_arrival_us=0)
     return ordering
 
 
 def join_look_back(join: Join | None) -> int:
-    """How far before a joined row the events are that make it.
+    """How long before a joined row the events of it may count.
 
-    Boundaries are counted, not durations, so a match may be one unit further away than the bound says. A left row
-    without a match counts ``to`` units after it, and what could have matched it may be ``-from`` units before it.
+    A join counts boundaries, not durations, so a match may be one unit further away than the bound. A left row without
+    a match counts ``to`` units after its event, and an event that could have matched may be ``-from`` units before it.
     """
     if join is None:
         return 0
@@ -271,12 +268,15 @@ def join_look_back(join: Join | None) -> int:
 
 
 def join_look_ahead(join: Join | None) -> int:
-    """An unmatched left row is known only when no right row can match, up to one unit after its stamp."""
+    """How long after the time at which an unmatched left row counts a right row may still match it: one unit."""
     if join is None or join.kind == "inner":
         return 0
     return UNIT_US[join.unit]
 
 
-def _greatest(durations_us: list[int | None]) -> int | None:
-    known = [duration_us for duration_us in durations_us if duration_us is not None]
-    return max(known) if len(known) == len(durations_us) else None
+def _greatest(durations_us: Iterable[int | None]) -> int | None:
+    """The greatest duration; None, which is unbounded, if one is None."""
+    found_us: int | None = 0
+    for duration_us in durations_us:
+        found_us = None if found_us is None or duration_us is None else max(found_us, duration_us)
+    return found_us

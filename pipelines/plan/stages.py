@@ -1,7 +1,7 @@
-"""The stages of a replay as data: what a plan shows, what a run evaluates, and what progress counts.
+"""The stages of a replay as data, which a plan shows, a run evaluates, and progress counts.
 
-A stage is one of a closed union. :func:`describe` explains it in a sentence, for ``tailrace plan``, for Dagster's log
-and for progress; :mod:`pipelines.replay.evaluate` does it.
+:func:`describe` gives a stage as a sentence, for ``tailrace plan``, Dagster's log and progress;
+:mod:`pipelines.replay.evaluate` runs it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
+from pipelines.core.intervals import format_ends
 from pipelines.core.model import OutputRange
 from pipelines.core.time import format_instant
 from pipelines.plan.definition import Plan, ReadTable, SummaryUse, Writer, WrittenTable
@@ -19,7 +20,7 @@ from pipelines.plan.watermark_strategy import WatermarkStrategy
 
 @dataclass(frozen=True, slots=True)
 class KeepSummary:
-    """Keep the days of a log's summary that the plan had to make."""
+    """Write the days of a log's summary that the plan had to make to the cache."""
 
     summary: SummaryUse
 
@@ -36,7 +37,7 @@ class ReadLog:
 class Compute:
     """Decide every event, form the windows and count both, before anything is written.
 
-    ``sorting`` takes the place of ``strategy`` where files turn out not to be in order.
+    ``sorting`` replaces ``strategy`` where a file turns out not to be in order.
     """
 
     strategy: WatermarkStrategy
@@ -69,9 +70,9 @@ def describe(stage: Stage) -> str:
     """The stage in one sentence, without a full stop."""
     match stage:
         case KeepSummary(one):
-            return f"keep the {one.days_made} days in {one.table} that were not kept there yet"
+            return f"write {one.days_made} new days to {one.table}"
         case ReadLog(one, read):
-            rows = "rows not known" if one.rows is None else f"at most {one.rows} of {one.rows_total} rows"
+            rows = "an unknown number of rows" if one.rows is None else f"at most {one.rows} of {one.rows_total} rows"
             end = "empty" if one.end_of_log_us is None else f"ends at {format_instant(one.end_of_log_us)}"
             return (
                 f"read the arrivals [{format_ends(read.from_us, read.to_us)}] of {one.table} at version {one.version}:"
@@ -82,7 +83,7 @@ def describe(stage: Stage) -> str:
             return f"find watermarks by '{strategy.verdicts}' ({strategy.reason}) and {results}"
         case Replace(one, output):
             before = "not yet written" if one.version is None else f"version {one.version}"
-            rows = "" if not one.replaced_rows else f", at most {one.replaced_rows} rows that are there now"
+            rows = "" if not one.replaced_rows else f", at most {one.replaced_rows} present rows"
             ends = format_ends(output.from_us, output.to_us)
             return f"replace {one.table} ({before}) where {one.column} is in [{ends}){rows}"
         case _ as never:
@@ -90,7 +91,7 @@ def describe(stage: Stage) -> str:
 
 
 def describe_plan(plan: Plan) -> Iterator[str]:
-    """The plan line by line: what it replays, why it reads what it reads, its stages, and whether it is settled."""
+    """The plan line by line: its range, the rule of its read range, its stages, and whether it is settled."""
     yield f"replay {plan.job} over [{format_ends(plan.output.from_us, plan.output.to_us)})"
     yield f"read range by the rule {plan.read.rule}"
     yield from plan.read.reasons
@@ -101,20 +102,14 @@ def describe_plan(plan: Plan) -> Iterator[str]:
 
 
 def _initial_state(one: SummaryUse) -> str:
-    """Where the initial state of an input comes from, and what that costs."""
+    """The source of an input's initial state, and what it costs."""
     begin = f"initial state of {one.input} from {one.table}"
     if not one.days_made:
-        return f"{begin}: all {one.days} days of arrivals are kept there"
+        return f"{begin}: it has all {one.days} days of arrivals"
     return (
-        f"{begin}: {one.days_made} of {one.days} days of arrivals are not kept there yet, one pass over columns of"
+        f"{begin}: it lacks {one.days_made} of {one.days} days of arrivals, which took one pass over columns of"
         f" {one.rows} rows in {one.files} files, {format_bytes(one.size_bytes)}"
     )
-
-
-def format_ends(from_us: int | None, to_us: int | None) -> str:
-    """Both ends of a range, without its brackets."""
-    first = "the beginning" if from_us is None else format_instant(from_us)
-    return f"{first}, {'the end' if to_us is None else format_instant(to_us)}"
 
 
 def format_bytes(size_bytes: int) -> str:

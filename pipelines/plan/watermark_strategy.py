@@ -1,16 +1,16 @@
-"""How Spark finds the watermark of every event: the strategies, and which of them pays for a job and a log.
+"""The strategies by which Spark finds the watermark of every event, and the choice of one for a job and a log.
 
-All give the same results. They differ in what they sort:
+All strategies give the same results. They differ in what they sort:
 
-- ``sort``: Spark's ``Window`` over each timeline. One shuffle and one sort of every event, with all it holds.
-- ``packed``: a first pass bounds every watermark from above, which settles all events above the bound. For the others
-  the running maximum is computed inside ranges of arrival, one task each, over two packed integers a row: no shuffle,
-  and a sort that Spark does by radix.
-- ``file_order``: where files hold each partition's events in order, tasks keep the greatest time of each timeline while
-  they read, inside ranges of arrival. Nothing is sorted.
-- ``grid_cells``: for windows of a grid it is enough to know which cell of the grid a watermark is in, and where in the
-  log each cell was first reached: one hash aggregate, then one lookup an event. No sort at all. Verdicts beside such
-  windows are found by ``file_order`` or ``packed``.
+- ``sort``: Spark's ``Window`` over each timeline. One shuffle and one sort of every event, with all its columns.
+- ``packed``: a first pass bounds every watermark from above; an event above the bound needs no watermark. For the
+  others the running maximum is computed inside ranges of arrival, one task each, over two packed integers a row: no
+  shuffle, and a radix sort.
+- ``file_order``: where files contain each partition's events in order, tasks keep the greatest time of each timeline
+  while they read, inside ranges of arrival. Nothing is sorted.
+- ``grid_cells``: windows of a grid need only the cell of the grid that a watermark is in. One hash aggregate finds the
+  position at which each cell was first reached, one lookup an event finds its cell. Nothing is sorted. Verdicts, where
+  they are wanted as well, are found by ``file_order`` or ``packed``.
 """
 
 from __future__ import annotations
@@ -21,22 +21,21 @@ from typing import Literal
 
 from pipelines.core.model import Grid, Job, StreamAnalyticsOrdering
 from pipelines.core.time import SECOND, format_duration
-from pipelines.plan.read_range import members_of
 
 Strategy = Literal["sort", "packed", "file_order", "grid_cells"]
 
 FEW_ROWS = 2_000_000
-"""Up to so many arrivals a further pass over the log costs more than sorting it."""
+"""Up to this number of arrivals another pass over the log costs more than a sort."""
 
 FINEST_CELL_US = SECOND
-"""Grids with finer cells have about as many cells as events: their first passages are no summary any more."""
+"""Grids with finer cells have about as many cells as events, so the first positions of cells summarise nothing."""
 
 _ORDERED = frozenset({"first", "last", "collect"})
 
 
 @dataclass(frozen=True, slots=True)
 class WatermarkStrategy:
-    """How verdicts find their watermarks, how windows do, alone or beside verdicts, and why, in a sentence."""
+    """The strategy for verdicts, the one for windows, and the reason in a sentence."""
 
     verdicts: Strategy
     windows: Strategy
@@ -47,8 +46,7 @@ class WatermarkStrategy:
         return asdict(self)
 
 
-SORT = WatermarkStrategy("sort", "sort", "no other was asked for")
-"""What suits every job and every log."""
+SORT = WatermarkStrategy("sort", "sort", "the strategy for every job and every log")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,24 +58,24 @@ class CellGrid:
 
 
 def choose_strategy(job: Job, rows: int | None, *, in_order: bool = False) -> WatermarkStrategy:
-    """The strategy for ``job`` over about ``rows`` arrivals (None: nobody knows how many); ``in_order``: files are
-    known to hold each partition's events in order."""
+    """The strategy for ``job`` over about ``rows`` arrivals (None: unknown); ``in_order``: files are known to contain
+    each partition's events in order."""
     if job.profile != "stream_analytics":
         return _sorted(f"{job.profile} combines the watermarks of all partitions: one sort decides")
     if rows is None:
-        return _sorted("the logs do not state how many arrivals there are to read")
+        return _sorted("the statistics of the logs lack the number of arrivals")
     if rows <= FEW_ROWS:
-        return _sorted(f"{rows:,} arrivals: sorting them costs less than passing over them twice")
+        return _sorted(f"{rows:,} arrivals: one sort costs less than two passes")
     verdicts: Strategy = "file_order" if in_order else "packed"
     reason = (
         f"{rows:,} arrivals, whose files are in order: watermarks are found in file order"
         if in_order
-        else f"{rows:,} arrivals: only what is below a bound of the watermark is sorted"
+        else f"{rows:,} arrivals: only events below a bound of the watermark are sorted"
     )
     grid = cell_grid_of(job)
     if grid is None:
         return WatermarkStrategy(verdicts, verdicts, reason)
-    cells = f"windows need no more than the watermark's cell of {format_duration(grid.width_us)}"
+    cells = f"windows need only the watermark's cell of {format_duration(grid.width_us)}"
     return WatermarkStrategy(verdicts, "grid_cells", f"{reason}; {cells}")
 
 
@@ -86,10 +84,8 @@ def _sorted(reason: str) -> WatermarkStrategy:
 
 
 def cell_grid_of(job: Job) -> CellGrid | None:
-    """The cells that the query's windows are made of, where knowing an event's cell is enough.
-
-    It is not where an event's own time matters: it may be dropped for it, joined by it, ordered by it, or windows may
-    begin and end with it; nor under ``hold``, which weighs the time itself.
+    """The cells that the query's windows consist of; None where a result depends on more of an event's time than its
+    cell: a drop policy, a join, an aggregate that needs an order, other windows than grids, and ``hold``.
     """
     query = job.window_query
     if query.join is not None or job.end_of_log == "hold":
@@ -103,7 +99,7 @@ def cell_grid_of(job: Job) -> CellGrid | None:
         if ordering.action == "drop" and job.input(name).timestamp_by is not None:
             return None
     grids = []
-    for _, window in members_of(query.window):
+    for _, window in query.windows:
         if not isinstance(window, Grid):
             return None
         grids.append(window)

@@ -1,1 +1,1 @@
-"""What must hold of the tables: arrival order, one fate for every event."""
+"""Checks of the tables, the state of their days, and the ranges that failed runs left behind."""

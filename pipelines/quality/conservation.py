@@ -1,159 +1,113 @@
-"""Every event has exactly one fate: the log, the verdicts and the run ledger must tell the same number.
+"""Check ``conservation``: every event has exactly one verdict.
 
-Three sources that were written at different times are compared, so each can give another away: events of
-``arrivals`` counted now, rows of ``verdicts`` counted now, and what the ledger says the engine decided then.
+Three sources that were written at different times are compared, so an error in one shows in the others: events of
+``arrivals`` counted now, rows of ``verdicts`` counted now, and the verdicts that the ledger says the engine gave then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
-from pipelines.core.intervals import inside, outside
+from pipelines.core.intervals import format_range
 from pipelines.core.model import EVERYTHING, Job, OutputRange
-from pipelines.core.time import format_instant, from_datetime
 from pipelines.lakehouse.layout import ARRIVALS, arrivals_table, verdicts_table
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.lakehouse.runs import SUCCEEDED, runs_of
+from pipelines.lakehouse.runs import runs_of
+from pipelines.quality.check_result import SAMPLE_ROWS, CheckResult
+from pipelines.quality.owned_ranges import OwnedRange, owned_ranges
+from pipelines.quality.table_rows import table_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-NAMED = 20
-"""How many problems of a kind a report names."""
 _KEYS = ("input", "input_partition", "sequence")
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
-    """A run and the part of the range that no later run wrote over; ``whole``: no later run wrote over any of it.
-
-    ``counts`` are its fates by verdict, ``read`` and ``written`` the versions of the tables that it read and wrote,
-    ``rows`` the rows it wrote by table.
-    """
-
-    run_id: str
-    wrote: OutputRange
-    owns: tuple[OutputRange, ...]
-    whole: bool
-    counts: Mapping[str, int]
-    read: Mapping[str, int]
-    written: Mapping[str, int]
-    rows: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Conservation:
-    """``events`` in the part of the range that was replayed; no ``problems``: each has exactly one fate.
-
-    ``runs`` wrote that part.
-    """
-
-    events: int
-    verdict_rows: int
-    runs: tuple[str, ...]
-    problems: tuple[str, ...]
-
-    @property
-    def holds(self) -> bool:
-        """Whether every event has exactly one fate."""
-        return not self.problems
-
-
-def conservation(spark: SparkSession, lakehouse: Lakehouse, job: Job, output: OutputRange) -> Conservation:
+def check_conservation(spark: SparkSession, lakehouse: Lakehouse, job: Job, output: OutputRange) -> CheckResult:
     """Compare log, verdicts and ledger over the arrivals in ``output``.
 
-    A range with an end must have been replayed as a whole; of :data:`EVERYTHING` the parts that were are compared.
+    A range with an end must have been replayed as a whole; of :data:`EVERYTHING` the parts that were are compared. The
+    sample contains at most :data:`SAMPLE_ROWS` problems. Counts ``events`` and ``verdict_rows`` of the replayed part
+    and the ``runs`` that wrote it.
     """
-    name = verdicts_table(job)
-    runs = [run for run in runs_of(lakehouse, job.name) if name in dict(run["versions_written"] or {})]
-    owned, gaps = shares(runs, output)
+    table = verdicts_table(job)
+    runs = [run for run in runs_of(lakehouse, job.name) if table in dict(run["versions_written"] or {})]
+    owned, gaps = owned_ranges(runs, output)
     if not owned:
-        return Conservation(0, 0, (), ("no replay has written any of this range",))
-    problems = [] if output == EVERYTHING else [f"no replay has written {_told(gap)}" for gap in gaps]
-    events = _events(spark, lakehouse, job)
-    verdicts = _verdicts(spark, lakehouse, job)
-    problems += _whole_problems(job, [share for share in owned if share.whole], events, verdicts)
-    for share in owned:
-        if not share.whole:
-            problems += _partly_problems(spark, lakehouse, job, share, events, verdicts)
-    parts = [part for share in owned for part in share.owns]
+        return _result(["no replay has written any of this range"], {"events": 0, "verdict_rows": 0, "runs": 0})
+    problems = [] if output == EVERYTHING else [f"no replay has written {format_range(gap)}" for gap in gaps]
+    events_at = partial(_events, spark, lakehouse, job)
+    verdicts_at = partial(_verdicts, spark, lakehouse, job)
+    events, verdicts = events_at(), verdicts_at()
+    problems += _whole_problems(table, [one for one in owned if one.whole], events, verdicts)
+    for one in owned:
+        if not one.whole:
+            events_then = events_at(one.run["versions_read"])
+            verdicts_then = verdicts_at(one.run["versions_written"][table])
+            problems += _partial_problems(table, one, (events_then, events), (verdicts_then, verdicts))
+    parts = [part for one in owned for part in one.parts]
     mine, theirs = _inside(events, parts), _inside(verdicts, parts)
     problems += _row_problems(job, mine, theirs)
-    ids = tuple(share.run_id for share in owned)
-    return Conservation(mine.count(), theirs.count(), ids, tuple(problems))
+    return _result(problems, {"events": mine.count(), "verdict_rows": theirs.count(), "runs": len(owned)})
 
 
-def shares(runs: Sequence[Mapping[str, Any]], output: OutputRange) -> tuple[list[Share], list[OutputRange]]:
-    """Which successful run (``runs`` oldest first) wrote which part of ``output`` last; the parts none wrote."""
-    free = [EVERYTHING]
-    found = []
-    for run in reversed(runs):
-        if run["status"] != SUCCEEDED:
-            continue
-        ends = [None if run[name] is None else from_datetime(run[name]) for name in ("output_from", "output_to")]
-        wrote = OutputRange(*ends)
-        left = inside(free, wrote)
-        owns = tuple(inside(left, output))
-        if owns:
-            names = ("counts_by_verdict", "versions_read", "versions_written", "rows_written")
-            found.append(Share(run["run_id"], wrote, owns, left == [wrote], *(dict(run[name] or {}) for name in names)))
-        free = outside(free, wrote)
-    return found, inside(free, output)
+def _result(problems: Sequence[str], counts: Mapping[str, int]) -> CheckResult:
+    if not problems:
+        text = f"{counts['events']} events have one verdict each; {counts['verdict_rows']} of them are rows of verdicts"
+        return CheckResult("conservation", True, True, 0, (), text, counts)
+    sample = tuple({"problem": problem} for problem in problems[:SAMPLE_ROWS])
+    text = f"{len(problems)} problem(s); the first: {problems[0]}"
+    return CheckResult("conservation", False, True, len(problems), sample, text, counts)
 
 
-def _whole_problems(job: Job, whole: Sequence[Share], events: DataFrame, verdicts: DataFrame) -> list[str]:
-    """Runs that still own all they wrote: what the ledger says against what the tables hold now."""
-    table = verdicts_table(job)
+def _whole_problems(table: str, whole: Sequence[OwnedRange], events: DataFrame, verdicts: DataFrame) -> list[str]:
+    """Runs that still own all they wrote: the ledger against the tables as they are now."""
     arrived, kept = _counts(events, whole), _counts(verdicts, whole)
     problems = []
-    for share in whole:
-        problems += _lost(share, arrived[share.run_id])
-        if share.rows.get(table, 0) != kept[share.run_id]:
-            problems.append(_differs(share, table, share.rows.get(table, 0), kept[share.run_id], share.wrote))
+    for one in whole:
+        problems += _event_problems(one, arrived[one.run_id])
+        problems += _table_problems(one, table, one.run["rows_written"].get(table, 0), kept[one.run_id], one.written)
     return problems
 
 
-def _partly_problems(
-    spark: SparkSession, lakehouse: Lakehouse, job: Job, share: Share, events: DataFrame, verdicts: DataFrame
+def _partial_problems(
+    table: str, one: OwnedRange, events: tuple[DataFrame, DataFrame], verdicts: tuple[DataFrame, DataFrame]
 ) -> list[str]:
-    """A run that was written over in part: its counts against the tables as they were, and those against now."""
-    table = verdicts_table(job)
-    events_then = _events(spark, lakehouse, job, share.read)
-    verdicts_then = _verdicts(spark, lakehouse, job, share.written[table])
-    problems = _lost(share, _inside(events_then, [share.wrote]).count())
-    for part in share.owns:
-        came = _inside(events, [part]).count() - _inside(events_then, [part]).count()
+    """A run that was written over in part: its counts against the tables as they were then, and those against now."""
+    events_then, events_now = events
+    problems = _event_problems(one, _inside(events_then, [one.written]).count())
+    for part in one.parts:
+        came = _inside(events_now, [part]).count() - _inside(events_then, [part]).count()
         if came:
-            problems.append(f"run {share.run_id} did not see {came} events of {_told(part)}: replay that again")
-        then, now = _inside(verdicts_then, [part]).count(), _inside(verdicts, [part]).count()
-        if then != now:
-            problems.append(_differs(share, table, then, now, part))
+            problems.append(f"run {one.run_id} did not see {came} events of {format_range(part)}: replay that again")
+        then, now = (_inside(rows, [part]).count() for rows in verdicts)
+        problems += _table_problems(one, table, then, now, part)
     return problems
 
 
-def _lost(share: Share, events: int) -> list[str]:
-    decided = sum(share.counts.values())
+def _event_problems(one: OwnedRange, events: int) -> list[str]:
+    decided = sum(one.run["counts_by_verdict"].values())
     if decided == events:
         return []
     return [
-        f"run {share.run_id} decided {decided} fates for {_told(share.wrote)}; the log holds {events} events there:"
+        f"run {one.run_id} gave {decided} verdicts for {format_range(one.written)}; the log has {events} events there:"
         " replay it again if arrivals came since, else events were lost or counted twice"
     ]
 
 
-def _differs(share: Share, table: str, then: int, now: int, part: OutputRange) -> str:
-    return f"run {share.run_id} wrote {then} rows of {table} for {_told(part)}; there are {now} now"
+def _table_problems(one: OwnedRange, table: str, then: int, now: int, part: OutputRange) -> list[str]:
+    if then == now:
+        return []
+    return [f"run {one.run_id} wrote {then} rows of {table} for {format_range(part)}; there are {now} now"]
 
 
 def _row_problems(job: Job, events: DataFrame, verdicts: DataFrame) -> list[str]:
-    """Verdicts that stand there twice, that have no event, and, where all are kept, events that have none."""
+    """Verdicts that occur twice, verdicts without an event, and, where all are kept, events without a verdict."""
     keys = list(_KEYS)
-    with_time = [*keys, "arrival_time"]
     twice = verdicts.groupBy(keys).count().filter("count > 1")
-    orphans = verdicts.join(events, with_time, "left_anti")
+    orphans = verdicts.join(events, [*keys, "arrival_time"], "left_anti")
     problems = [f"{_name(row)} has {row['count']} verdicts" for row in _first(twice)]
     problems += [f"{_name(row)} has a verdict, but the log has no such event" for row in _first(orphans)]
     if job.keep_verdicts == "all":
@@ -165,29 +119,24 @@ def _row_problems(job: Job, events: DataFrame, verdicts: DataFrame) -> list[str]
 def _events(
     spark: SparkSession, lakehouse: Lakehouse, job: Job, versions: Mapping[str, int] | None = None
 ) -> DataFrame:
-    """Events of all inputs, now or as of ``versions`` by table."""
+    """Events of all inputs, now or at ``versions`` by table."""
     from pyspark.sql import functions as F
 
     frames = []
     for part in job.inputs:
         name = arrivals_table(part.name)
-        rows = _table(spark, lakehouse, name, versions[name] if versions is not None else None)
-        about = F.lit(part.name).alias("input")
-        frames.append(rows.filter("kind = 'event'").select(about, *_KEYS[1:], "arrival_time", ARRIVALS.day))
+        rows = _at(spark, lakehouse, name, None if versions is None else versions[name]).filter("kind = 'event'")
+        frames.append(rows.select(F.lit(part.name).alias("input"), *_KEYS[1:], "arrival_time", ARRIVALS.day))
     return reduce(lambda left, right: left.unionByName(right), frames)
 
 
 def _verdicts(spark: SparkSession, lakehouse: Lakehouse, job: Job, version: int | None = None) -> DataFrame:
-    rows = _table(spark, lakehouse, verdicts_table(job), version)
-    return rows.select(*_KEYS, "arrival_time", ARRIVALS.day)
+    return _at(spark, lakehouse, verdicts_table(job), version).select(*_KEYS, "arrival_time", ARRIVALS.day)
 
 
-def _table(spark: SparkSession, lakehouse: Lakehouse, name: str, version: int | None) -> DataFrame:
-    lakehouse.open(name, version)  # says so in a sentence where the version is gone
-    reader = spark.read.format("delta")
-    if version is not None:
-        reader = reader.option("versionAsOf", version)
-    return reader.load(lakehouse.uri(name))
+def _at(spark: SparkSession, lakehouse: Lakehouse, name: str, version: int | None) -> DataFrame:
+    lakehouse.open(name, version)  # raises an error of one sentence where the version is gone
+    return table_rows(spark, lakehouse, name, version=version)
 
 
 def _inside(rows: DataFrame, parts: Sequence[OutputRange]) -> DataFrame:
@@ -197,29 +146,20 @@ def _inside(rows: DataFrame, parts: Sequence[OutputRange]) -> DataFrame:
     return rows.filter(" OR ".join(f"({condition})" for condition in conditions))
 
 
-def _counts(rows: DataFrame, owned: Sequence[Share]) -> dict[str, int]:
+def _counts(rows: DataFrame, owned: Sequence[OwnedRange]) -> dict[str, int]:
     """Rows by run, each counted in the range that the run wrote."""
     from pyspark.sql import functions as F
 
     if not owned:
         return {}
-    counts = [
-        F.count_if(F.expr(ARRIVALS.condition(share.wrote) or "true")).alias(f"n{index}")
-        for index, share in enumerate(owned)
-    ]
-    row = _inside(rows, [share.wrote for share in owned]).agg(*counts).collect()[0]
-    return {share.run_id: row[f"n{index}"] for index, share in enumerate(owned)}
+    inside = (F.expr(ARRIVALS.condition(one.written) or "true") for one in owned)
+    row = _inside(rows, [one.written for one in owned]).agg(*map(F.count_if, inside)).collect()[0]
+    return {one.run_id: count for one, count in zip(owned, row, strict=True)}
 
 
 def _first(rows: DataFrame) -> list[dict[str, Any]]:
-    return [row.asDict() for row in rows.orderBy(*_KEYS).limit(NAMED).collect()]
+    return [row.asDict() for row in rows.orderBy(*_KEYS).limit(SAMPLE_ROWS).collect()]
 
 
 def _name(row: Mapping[str, Any]) -> str:
     return f"event {row['input']}/{row['input_partition']}/{row['sequence']}"
-
-
-def _told(part: OutputRange) -> str:
-    begin = "the beginning" if part.from_us is None else format_instant(part.from_us)
-    end = "the end" if part.to_us is None else format_instant(part.to_us)
-    return f"[{begin}, {end})"

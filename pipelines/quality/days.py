@@ -1,28 +1,79 @@
-"""What a replay wrote, day by day: a run over a year must be able to say what became of each of its days."""
+"""What each UTC day of a table contains: of an arrival log, of what a replay wrote, and of what the live run wrote."""
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from pipelines.core.model import REASONS, Job
-from pipelines.core.time import DAY, to_datetime
-from pipelines.lakehouse.layout import ARRIVALS, WINDOWS, verdicts_table, windows_table
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from pipelines.core.errors import UsageError
+from pipelines.core.intervals import days_of
+from pipelines.core.model import REASONS, Job, OutputRange
+from pipelines.lakehouse.layout import ARRIVALS, WINDOWS, arrivals_table, verdicts_table, windows_table
 from pipelines.lakehouse.root import Lakehouse
+from pipelines.lakehouse.schema import TIMESTAMP
 from pipelines.plan.definition import Plan
+from pipelines.quality.table_rows import table_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivedDay:
+    """One UTC day of ``arrivals/<input>``; ``batches`` are ids in order of name.
+
+    ``identity`` is a number made of every row's partition, sequence and arrival time, whatever the order of rows: a log
+    is append-only, so a day of the same identity has the same rows.
+    """
+
+    input: str
+    day: date
+    events: int
+    punctuations: int
+    partitions: Sequence[int | None]
+    first_us: int
+    last_us: int
+    batches: Sequence[str]
+    identity: Decimal
+
+
+def arrived_days(spark: SparkSession, lakehouse: Lakehouse, input_name: str, days: OutputRange) -> list[ArrivedDay]:
+    """The days of ``days`` in the log of ``input_name``, oldest first; days without rows are left out."""
+    from pyspark.sql import functions as F
+
+    name = arrivals_table(input_name)
+    if lakehouse.open(name) is None:
+        return []
+    is_event = F.col("kind") == "event"
+    identity = F.xxhash64("input_partition", "sequence", "arrival_time").cast("decimal(38,0)")
+    rows = table_rows(spark, lakehouse, name, ARRIVALS.days(days)).groupBy(F.col(ARRIVALS.day).alias("day"))
+    found = rows.agg(
+        F.count_if(is_event).alias("events"),
+        F.count_if(~is_event).alias("punctuations"),
+        F.array_sort(F.collect_set("input_partition")).alias("partitions"),
+        F.unix_micros(F.min("arrival_time")).alias("first_us"),
+        F.unix_micros(F.max("arrival_time")).alias("last_us"),
+        F.array_sort(F.collect_set("batch_id")).alias("batches"),
+        F.sum(identity).alias("identity"),
+    )
+    return [ArrivedDay(input_name, **row.asDict()) for row in sorted(found.collect(), key=lambda row: row["day"])]
 
 
 @dataclass
 class WrittenDay:
-    """One UTC day of the output range: windows that end in it, fates of the events that arrived in it.
+    """One UTC day of the output range: windows that end in it, and verdicts on the events that arrived in it.
 
-    ``fingerprint`` is the one that a replay of this day alone would have. ``counts_by_verdict`` holds every event:
-    those that are no rows of ``verdicts`` were accepted.
+    ``fingerprint`` is the one that a replay of this day alone would have. ``counts_by_verdict`` counts every event:
+    those without a row in ``verdicts`` were accepted.
     """
 
     fingerprint: str
@@ -34,9 +85,9 @@ class WrittenDay:
 
 
 def written_days(spark: SparkSession, lakehouse: Lakehouse, job: Job, plan: Plan) -> dict[date, WrittenDay]:
-    """What the executed ``plan`` left in the tables, by day.
+    """The rows that the executed ``plan`` wrote, by day.
 
-    Every day that a range with two ends touches has an entry; of an open range the days that hold anything.
+    Every day that a range with two ends touches has an entry; of an open range the days that have rows.
     """
     from pyspark.sql import functions as F
 
@@ -44,23 +95,18 @@ def written_days(spark: SparkSession, lakehouse: Lakehouse, job: Job, plan: Plan
 
     days: dict[date, WrittenDay] = defaultdict(lambda: WrittenDay(NO_ROWS.fingerprint))
     if plan.output.from_us is not None and plan.output.to_us is not None:
-        for day_us in range(plan.output.from_us // DAY * DAY, plan.output.to_us, DAY):
-            days[to_datetime(day_us).date()]
-
-    def within(table: str, condition: str | None, version: int | None = None) -> DataFrame:
-        reader = spark.read.format("delta")
-        rows = (reader if version is None else reader.option("versionAsOf", version)).load(lakehouse.uri(table))
-        return rows if condition is None else rows.filter(condition)
-
-    windows = within(windows_table(job), WINDOWS.condition(plan.output))
+        for day, _ in days_of(plan.output):
+            days[day]
+    windows = table_rows(spark, lakehouse, windows_table(job), WINDOWS.condition(plan.output))
     for day, counted in fingerprints_by(windows, WINDOWS.day).items():
         days[day].windows, days[day].fingerprint = counted.rows, counted.fingerprint
-    for table in plan.reads:
-        arrived = within(table.table, ARRIVALS.condition(plan.output), table.version).filter("kind = 'event'")
-        for row in arrived.groupBy(ARRIVALS.day).agg(F.count(F.lit(1)).alias("events")).collect():
+    arrived = ARRIVALS.condition(plan.output)
+    for log in plan.reads:
+        events = table_rows(spark, lakehouse, log.table, arrived, log.version).filter("kind = 'event'")
+        for row in events.groupBy(ARRIVALS.day).agg(F.count("*").alias("events")).collect():
             days[row[ARRIVALS.day]].events += row["events"]
-    verdicts = within(verdicts_table(job), ARRIVALS.condition(plan.output))
-    for row in verdicts.groupBy(ARRIVALS.day, "verdict", "reasons").agg(F.count(F.lit(1)).alias("rows")).collect():
+    verdicts = table_rows(spark, lakehouse, verdicts_table(job), arrived)
+    for row in verdicts.groupBy(ARRIVALS.day, "verdict", "reasons").agg(F.count("*").alias("rows")).collect():
         found = days[row[ARRIVALS.day]]
         found.verdict_rows += row["rows"]
         found.counts_by_verdict[row["verdict"]] += row["rows"]
@@ -68,3 +114,53 @@ def written_days(spark: SparkSession, lakehouse: Lakehouse, job: Job, plan: Plan
     for found in days.values():
         found.counts_by_verdict["accepted"] += found.events - found.verdict_rows
     return dict(days)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamDay:
+    """One UTC day of the live run's windows. ``identity`` changes when its files do; None rows: not counted."""
+
+    day: date
+    rows: int | None
+    identity: str
+
+
+def stream_days(lakehouse: Lakehouse, job: Job) -> list[StreamDay]:
+    """The days of the job's live table, oldest first; none where it was never written. Starts no Spark.
+
+    Of a table that is partitioned by ``output_date`` only the Delta log is read. Of another one the time column is
+    read, and all of its days change together.
+    """
+    table = lakehouse.open(job.stream_windows)
+    if table is None:
+        return []
+    files, day_column = pa.table(table.get_add_actions(flatten=True)), f"partition.{WINDOWS.day}"
+    if day_column not in files.column_names:
+        theirs = {ours: name for name, ours in job.stream_columns}
+        return _days_by_rows(table, theirs.get(WINDOWS.time, WINDOWS.time))
+    days: dict[date, list[tuple[str, int | None]]] = defaultdict(list)
+    for row in files.select(["path", "num_records", day_column]).to_pylist():
+        if row[day_column] is not None:
+            days[row[day_column]].append((row["path"], row["num_records"]))
+    return [_stream_day(day, day_files) for day, day_files in sorted(days.items())]
+
+
+def is_streamed(lakehouse: Lakehouse, job: Job) -> bool:
+    """Whether the live run's table exists; the name of a catalog's table is taken on trust."""
+    try:
+        return lakehouse.open(job.stream_windows) is not None
+    except UsageError:
+        return True
+
+
+def _stream_day(day: date, files: list[tuple[str, int | None]]) -> StreamDay:
+    counts = [rows for _, rows in files if rows is not None]
+    identity = hashlib.sha256("\n".join(sorted(path for path, _ in files)).encode()).hexdigest()
+    return StreamDay(day, sum(counts) if len(counts) == len(files) else None, identity)
+
+
+def _days_by_rows(table: DeltaTable, column: str) -> list[StreamDay]:
+    times = table.to_pyarrow_dataset().to_table(columns=[column])[column].drop_null()
+    counts = pc.value_counts(times.cast(TIMESTAMP).cast(pa.date32())).to_pylist()
+    identity = f"version {table.version()}"
+    return sorted((StreamDay(day["values"], day["counts"], identity) for day in counts), key=lambda day: day.day)

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from pipelines.core.errors import DataRefused, UsageError
 from pipelines.core.model import Aggregate
-from pipelines.core.values import grouping_key, order_key
+from pipelines.core.values import grouped_value, grouping_key, order_key
 
 _BIGINT = range(-(2**63), 2**63)
 _WIDE = Context(prec=200)
@@ -158,10 +158,6 @@ def _percentile_disc(aggregate: Aggregate, values: list[object]) -> float:
     return next(number for rank, number in enumerate(numbers, 1) if rank / len(numbers) >= share)
 
 
-def _plain_zero(value: object) -> object:
-    return value + 0.0 if isinstance(value, float) else value
-
-
 _POSITIONAL: dict[str, Callable[[Sequence[object]], object]] = {
     "first": lambda values: values[0] if values else None,
     "last": lambda values: values[-1] if values else None,
@@ -169,8 +165,8 @@ _POSITIONAL: dict[str, Callable[[Sequence[object]], object]] = {
 _OVER_VALUES: dict[str, Callable[[Aggregate, list[object]], object]] = {
     "sum": _sum,
     "avg": _avg,
-    "min": lambda _, values: _plain_zero(min(values, key=order_key)),
-    "max": lambda _, values: _plain_zero(max(values, key=order_key)),
+    "min": lambda _, values: grouped_value(min(values, key=order_key)),
+    "max": lambda _, values: grouped_value(max(values, key=order_key)),
     "stddev_samp": _deviation,
     "stddev_pop": _deviation,
     "var_samp": _variance,

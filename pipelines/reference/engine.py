@@ -18,7 +18,6 @@ from pipelines.core.errors import DataRefused, UsageError
 from pipelines.core.expressions import Evaluate, Reading, plain_column, read
 from pipelines.core.model import (
     EVERYTHING,
-    AnyOf,
     Arrival,
     Fate,
     Input,
@@ -161,7 +160,7 @@ def _time(part: Input, expression: str | None, instant_sql: InstantSql | None) -
 
 
 def _query_expressions(query: Query) -> list[str]:
-    chains = [column for _, window in _members(query) if isinstance(window, Session) for column in window.partition_by]
+    chains = [column for _, window in query.windows if isinstance(window, Session) for column in window.partition_by]
     arguments = [aggregate.argument for aggregate in query.aggregates if aggregate.argument is not None]
     return [*query.group_by, *chains, *arguments, *([query.where] if query.where is not None else [])]
 
@@ -207,30 +206,25 @@ def _counted(job: Job, ordered: Ordered, evaluate: Evaluate | None) -> list[Row]
     return [row for row in rows if passes(query, row.read)]
 
 
-def _members(query: Query) -> list[tuple[str | None, SimpleWindow]]:
-    """The query's windows, each with its ``window_id`` (S13)."""
-    return list(query.window.members) if isinstance(query.window, AnyOf) else [(None, query.window)]
-
-
 def _windows(
     job: Job, profile: Profile, ordered: Ordered, rows: Sequence[Row], output: OutputRange
 ) -> list[tuple[WindowRow, list[int]]]:
     """The windows of the range, each with the positions in the log of the events that counted in it."""
-    query = job.window_query
     found = [
-        _window_row(query, span, window_id, inside)
-        for window_id, window in _members(query)
-        for span, inside in _spread(query, profile, window, ordered, rows)
-        if span[1] in output and (job.end_of_log == "flush" or ordered.settled(span[1], _keys(query, inside[0])))
+        _window_row(job.window_query, span, window_id, inside)
+        for window_id, window in job.window_query.windows
+        for span, inside in _spread(job.window_query, profile, window, ordered, rows)
+        if span[1] in output and (job.end_of_log == "flush" or ordered.settled(span[1], _keys(job.window_query, inside[0])))
     ]
-    return sorted(found, key=lambda one: _result_order(query, one[0]))
+    return sorted(found, key=lambda one: _result_order(job.window_query, one[0]))
 
 
 def _spread(
     query: Query, profile: Profile, window: SimpleWindow, ordered: Ordered, rows: Sequence[Row]
 ) -> list[tuple[tuple[int, int], list[Row]]]:
     """Each window and group that has rows, once. Sessions are chains of ``partition_by``, then grouped: chains whose
-    sessions have the same bounds share a row in a group. All other windows are formed group by group (G5)."""
+    sessions have the same bounds share a row in a group. All other windows are formed group by group (G5). The results
+    of all windows of ``any_of`` are results of the query (S13)."""
     assign = profile.assign[type(window)]
     if not isinstance(window, Session):
         groups = _partition(rows, query.group_by)

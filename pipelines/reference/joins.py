@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from pipelines.core.model import Column, Input, Join
-from pipelines.core.time import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND
+from pipelines.core.time import UNIT_US
 from pipelines.core.values import grouping_key
 from pipelines.reference.events import Row
-
-UNITS_US: Mapping[str, int] = {
-    "microsecond": MICROSECOND,
-    "millisecond": MILLISECOND,
-    "second": SECOND,
-    "minute": MINUTE,
-    "hour": HOUR,
-    "day": DAY,
-}
 
 
 def joined_columns(left: Input, right: Input) -> tuple[Column, ...]:
@@ -26,7 +17,7 @@ def joined_columns(left: Input, right: Input) -> tuple[Column, ...]:
 
 def boundaries_crossed(unit: str, from_us: int, to_us: int) -> int:
     """``DATEDIFF(unit, from, to)``: boundaries of the unit in between, signed; 12:00:59 to 12:01:00 is 1 minute."""
-    unit_us = UNITS_US[unit]
+    unit_us = UNIT_US[unit]
     return to_us // unit_us - from_us // unit_us
 
 
@@ -58,7 +49,7 @@ def join(terms: Join, left: Input, right: Input, rows: Sequence[Row]) -> list[Ro
             for one in matches
         )
         if not matches and terms.kind == "left":
-            until_us = row.start_us + max(terms.to_units, 0) * UNITS_US[terms.unit]
+            until_us = row.start_us + max(terms.to_units, 0) * UNIT_US[terms.unit]
             joined.append(Row(until_us, row.arrived, _payload(left, row) | _payload(right, None), {}))
     return joined
 

@@ -1,11 +1,10 @@
-"""Transcripts: behaviour written down as cases that run on every engine."""
+"""Transcripts: behaviour as cases that run on every engine."""
 
+from pipelines.transcripts.engines import Verdict, run_case, run_reference, run_spark
 from pipelines.transcripts.judge import Outcome, judge
 from pipelines.transcripts.read import Case, Expectation, TranscriptError, find, read_file, read_text
-from pipelines.transcripts.run import ENGINES, Verdict, run_case, run_reference, run_spark
 
 __all__ = [
-    "ENGINES",
     "Case",
     "Expectation",
     "Outcome",

@@ -1,38 +1,70 @@
-"""Compare what an engine gave with what a case expects; every difference is one sentence."""
+"""Compare the results of an engine with what a case expects; every difference is one sentence."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from pipelines.core.errors import TailraceError, did_you_mean
-from pipelines.core.model import Job, output_name
+from pipelines.core.model import Fate, Job, WindowRow, output_name
 from pipelines.core.time import format_instant, parse_instant
+from pipelines.core.verdicts import VERDICT_FIELDS
+from pipelines.plan.bounded_reads import BoundedReads, bounded_reads
 from pipelines.plan.read_range import read_range
+from pipelines.transcripts.listed_history import ListedHistory
 from pipelines.transcripts.read import Case
 
 Row = Mapping[str, Any]
 
-_INSTANTS = frozenset(
-    {"arrival_time", "event_time", "system_timestamp", "lifetime_end", "watermark", "window_start", "window_end"}
-)
+_INSTANTS = {name for name, kind in VERDICT_FIELDS if "timestamp" in kind}
+_INSTANTS |= {"window_start", "window_end", "read_from", "read_to"}
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What an engine gave for a case, in one form for all engines: instants are microseconds as ``int``.
+    """The results of an engine for a case, in one form for all engines: instants are microseconds as ``int``.
 
     ``verdicts`` have the keys of a transcript's verdicts, ``windows`` the columns of the job's result.
-    ``error`` is set instead where reading or running was refused.
+    Where reading or running was refused, only ``error`` is set.
     """
 
     verdicts: tuple[Row, ...] = ()
     windows: tuple[Row, ...] = ()
     error: TailraceError | None = None
+
+    @classmethod
+    def of(cls, fates: Iterable[Fate], windows: Iterable[WindowRow]) -> Outcome:
+        """From the rows of an engine that gives them as the core's."""
+        return cls(tuple(map(_verdict, fates)), tuple(map(_window, windows)))
+
+
+def _verdict(fate: Fate) -> Row:
+    return {
+        "input": fate.input,
+        "partition": fate.input_partition,
+        "sequence": fate.sequence,
+        "arrival_time": fate.arrival_time_us,
+        "event_time": fate.event_time_us,
+        "verdict": fate.verdict,
+        "reasons": list(fate.reasons),
+        "system_timestamp": fate.system_timestamp_us,
+        "lifetime_end": fate.lifetime_end_us,
+        "watermark": fate.watermark_us,
+        "missed_windows": list(fate.missed_windows_us),
+    }
+
+
+def _window(row: WindowRow) -> Row:
+    return {
+        "window_start": row.window_start_us,
+        "window_end": row.window_end_us,
+        "window_id": row.window_id,
+        **row.values,
+    }
 
 
 def judge(case: Case, outcome: Outcome) -> list[str]:
@@ -62,49 +94,53 @@ def window_columns(job: Job) -> tuple[str, ...]:
 
 def _judge_error(expected: str, error: TailraceError | None) -> list[str]:
     if error is None:
-        return [f"error: none, expected one that says '{expected}'"]
+        return [f"error: none, expected one that contains '{expected}'"]
     if expected not in str(error):
-        return [f"error: '{error}', expected one that says '{expected}'"]
+        return [f"error: '{error}', expected one that contains '{expected}'"]
     return []
 
 
-def _judge_plan(case: Case, expected: Mapping[str, int | None]) -> list[str]:
+def planned_reads(case: Case) -> BoundedReads:
+    """The arrivals that a plan for ``case`` reads, and the initial states it begins with."""
     assert case.job is not None
-    plan = read_range(case.job, case.output)
-    actual = {"read_from": plan.from_us, "read_to": plan.to_us}
+    return bounded_reads(case.job, case.output, ListedHistory(case.job, case.arrivals))
+
+
+def _judge_plan(case: Case, expected: Mapping[str, int | None]) -> list[str]:
+    """An expected instant is an end of the plan's read range; an expected null: no formula bounds that end."""
+    assert case.job is not None
+    formula, plan = read_range(case.job, case.output), planned_reads(case).range
+    formula_ends = {"read_from": formula.from_us, "read_to": formula.to_us}
+    plan_ends = {"read_from": plan.from_us, "read_to": plan.to_us}
+    actual = {key: formula_ends[key] if value is None else plan_ends[key] for key, value in expected.items()}
     return [
-        f"plan: {key} is {_instant(actual[key])}, expected {_instant(value)}"
+        f"plan: {key} is {_value(actual[key], key)}, expected {_value(value, key)}"
         for key, value in expected.items()
         if actual[key] != value
     ]
 
 
 def _judge_verdicts(expected: Sequence[Row], actual: Sequence[Row], tolerance: float | None) -> list[str]:
-    def identity(row: Row) -> tuple[Any, ...]:
-        return row["input"], row["partition"], row["sequence"]
-
-    def place(one: tuple[Any, ...]) -> str:
-        return "verdicts: event " + "/".join(map(str, one))
+    def identity(row: Row) -> str:
+        return f"verdicts: event {row['input']}/{row['partition']}/{row['sequence']}"
 
     differences = []
-    by_identity = {identity(row): row for row in actual}
-    if len(by_identity) != len(actual):
+    given = {identity(row): row for row in actual}
+    if len(given) != len(actual):
         differences.append("verdicts: an event has more than one verdict")
     wanted = {identity(row): row for row in expected}
-    for one, row in wanted.items():
-        given = by_identity.get(one)
-        if given is None:
-            differences.append(f"{place(one)} is missing, expected {_shown(row)}")
+    for event, row in wanted.items():
+        if event not in given:
+            differences.append(f"{event} is missing, expected {_row_text(row)}")
             continue
         differences += [
-            f"{place(one)}: {key} is {_value(given[key], key)}, expected {_value(value, key)}"
+            f"{event}: {key} is {_value(given[event][key], key)}, expected {_value(value, key)}"
             for key, value in row.items()
-            if not equal(value, given[key], tolerance)
+            if not equal(value, given[event][key], tolerance)
         ]
-    for one, row in by_identity.items():
-        if one not in wanted:
-            differences.append(f"{place(one)} is not expected: {_shown(row)}")
-    return differences
+    return differences + [
+        f"{event} is not expected: {_row_text(row)}" for event, row in given.items() if event not in wanted
+    ]
 
 
 def _judge_windows(job: Job, expected: Sequence[Row], actual: Sequence[Row], tolerance: float | None) -> list[str]:
@@ -119,11 +155,11 @@ def _judge_windows(job: Job, expected: Sequence[Row], actual: Sequence[Row], tol
     taken = matching(fits)
     missing = [row for index, row in enumerate(expected) if index not in taken]
     extra = [row for index, row in enumerate(actual) if index not in set(taken.values())]
-    return _explain(missing, extra, tolerance)
+    return _row_differences(missing, extra, tolerance)
 
 
 def matching(fits: Sequence[Sequence[int]]) -> dict[int, int]:
-    """A largest matching: ``fits[i]`` lists what ``i`` may be matched with; gives ``i`` to its partner.
+    """A largest matching: ``fits[i]`` lists what ``i`` may be matched with; the result maps ``i`` to its partner.
 
     Augmenting paths: a row that only fits one partner takes it even where another row came first.
     """
@@ -144,27 +180,27 @@ def matching(fits: Sequence[Sequence[int]]) -> dict[int, int]:
     return {row: partner for partner, row in partner_of.items()}
 
 
-def _explain(missing: list[Row], extra: list[Row], tolerance: float | None) -> list[str]:
-    """Say what differs: a missing and an extra row that agree in half of the columns are one row that differs."""
+def _row_differences(missing: list[Row], extra: list[Row], tolerance: float | None) -> list[str]:
+    """The differences: a missing and an extra row that agree in half of the columns are one row that differs."""
     differences = []
     rest = list(extra)
     for want in missing:
         scored = [(sum(equal(value, row[key], tolerance) for key, value in want.items()), row) for row in rest]
         score, best = max(scored, key=lambda pair: pair[0], default=(0, None))
         if best is None or 2 * score < len(want):
-            differences.append(f"windows: row {_shown(want)} is missing")
+            differences.append(f"windows: row {_row_text(want)} is missing")
             continue
         rest.remove(best)
         wrong = [key for key, value in want.items() if not equal(value, best[key], tolerance)]
-        told = ", ".join(f"{key} is {_value(best[key], key)}, expected {_value(want[key], key)}" for key in wrong)
-        differences.append(f"windows: row {_shown({k: v for k, v in want.items() if k not in wrong})}: {told}")
-    return differences + [f"windows: row {_shown(row)} is not expected" for row in rest]
+        values = ", ".join(f"{key} is {_value(best[key], key)}, expected {_value(want[key], key)}" for key in wrong)
+        differences.append(f"windows: row {_row_text({k: v for k, v in want.items() if k not in wrong})}: {values}")
+    return differences + [f"windows: row {_row_text(row)} is not expected" for row in rest]
 
 
 def equal(expected: Any, actual: Any, tolerance: float | None = None) -> bool:
-    """Is ``actual`` what a transcript wrote as ``expected``?
+    """Is ``actual`` the value that a transcript wrote as ``expected``?
 
-    Text stands for an instant where ``actual`` is microseconds, for an exact number where it is a decimal. Doubles
+    Text is an instant where ``actual`` is microseconds, and an exact number where it is a decimal. Doubles
     must be equal, or differ by at most ``tolerance * max(1, |expected|)``; NaN equals NaN.
     """
     if expected is None or actual is None:
@@ -175,7 +211,7 @@ def equal(expected: Any, actual: Any, tolerance: float | None = None) -> bool:
         return (
             isinstance(expected, list | tuple)
             and len(expected) == len(actual)
-            and all(equal(one, other, tolerance) for one, other in zip(expected, actual, strict=True))
+            and all(equal(item, given, tolerance) for item, given in zip(expected, actual, strict=True))
         )
     if isinstance(actual, Mapping):
         return (
@@ -218,20 +254,15 @@ def _us(text: str) -> int | None:
         return None
 
 
-def _instant(instant_us: int | None) -> str:
-    return "null" if instant_us is None else format_instant(instant_us)
-
-
 def _value(value: Any, key: str) -> str:
     if value is None:
         return "null"
     if isinstance(value, int) and not isinstance(value, bool) and key in _INSTANTS:
         return format_instant(value)
     if isinstance(value, list | tuple):
-        inner = "watermark" if key == "missed_windows" else ""
-        return "[" + ", ".join(_value(item, inner) for item in value) + "]"
+        return "[" + ", ".join(_value(item, key) for item in value) + "]"
     return str(value)
 
 
-def _shown(row: Row) -> str:
+def _row_text(row: Row) -> str:
     return "{" + ", ".join(f"{key}: {_value(value, key)}" for key, value in row.items()) + "}"

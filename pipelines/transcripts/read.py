@@ -1,4 +1,4 @@
-"""Transcripts as text to :class:`Case`: a job, the arrivals typed by its columns, and what is expected of them."""
+"""Transcript text to :class:`Case`: a job, the arrivals typed by its columns, and the expected results."""
 
 from __future__ import annotations
 
@@ -11,27 +11,16 @@ from typing import Any
 from pipelines.core.errors import TailraceError, UsageError, did_you_mean
 from pipelines.core.model import Arrival, Input, Job, OutputRange
 from pipelines.core.time import parse_instant
+from pipelines.core.verdicts import VERDICT_FIELDS
 from pipelines.job.load import build_job
 from pipelines.job.yaml import Document, load_all
 from pipelines.job.yaml import Path as KeyPath
-from pipelines.transcripts.values import typed
+from pipelines.transcripts.typed_values import typed
 
 CASE_KEYS = ("name", "job", "arrivals", "range", "expect")
 ARRIVAL_KEYS = ("arrival", "input", "partition", "sequence", "punctuation", "cause")
 EXPECT_KEYS = ("verdicts", "windows", "plan", "error", "tolerance")
-VERDICT_KEYS = (
-    "input",
-    "partition",
-    "sequence",
-    "arrival_time",
-    "event_time",
-    "verdict",
-    "reasons",
-    "system_timestamp",
-    "lifetime_end",
-    "watermark",
-    "missed_windows",
-)
+VERDICT_KEYS = tuple("partition" if name == "input_partition" else name for name, _ in VERDICT_FIELDS)
 PLAN_KEYS = ("read_from", "read_to")
 
 
@@ -55,9 +44,9 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One document of a transcript file. ``job`` is None where job or data are refused, and then ``refused`` says why.
+    """One document of a transcript file. ``job`` is None where job or data are refused; ``refused`` is the reason.
 
-    A refusal stands here only if the case expects an error; otherwise reading raises it.
+    Only a case that expects an error has a refusal; for other cases reading raises it.
     """
 
     name: str
@@ -71,13 +60,13 @@ class Case:
 
 
 def find(paths: Iterable[str | Path]) -> list[Path]:
-    """The transcript files that ``paths`` name, a directory standing for every ``*.yaml`` below it, in order."""
+    """The transcript files that ``paths`` name, in order; a directory names every ``*.yaml`` below it."""
     files: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
             below = sorted(path.rglob("*.yaml"))
             if not below:
-                raise UsageError("holds no transcript", file=str(path), hint="transcripts are files named *.yaml")
+                raise UsageError("contains no transcript", file=str(path), hint="transcripts are files named *.yaml")
             files.extend(below)
         elif path.exists():
             files.append(path)
@@ -101,12 +90,12 @@ def read_text(text: str, *, file: str | None = None) -> list[Case]:
     """Every case in a multi-document YAML text."""
     documents = load_all(text, file=file)
     if not documents:
-        raise TranscriptError("holds no case", file=file)
+        raise TranscriptError("contains no case", file=file)
     return [_Reader(document, file).case() for document in documents]
 
 
 class _Reader:
-    """Reads one document; each complaint names the case, the line and the key."""
+    """Reads one document; each error names the case, the line and the key."""
 
     def __init__(self, document: Document, file: str | None) -> None:
         self.document = document
@@ -122,7 +111,7 @@ class _Reader:
 
     def keys(self, value: object, known: Iterable[str], path: KeyPath) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise self.error(f"{value!r} stands where keys and values belong", path)
+            raise self.error(f"{value!r} is not a mapping of keys to values", path)
         for key in value:
             if key not in known:
                 raise self.error(f"unknown key '{key}'", (*path, key), did_you_mean(key, known))
@@ -183,7 +172,7 @@ class _Reader:
             for column in part.columns:
                 if column.name.lower() in ARRIVAL_KEYS:
                     what = f"column '{column.name}' cannot be written in a transcript, whose rows have that key already"
-                    raise self.error(what, ("job", "inputs", part.name, "columns"), "call it something else")
+                    raise self.error(what, ("job", "inputs", part.name, "columns"), "give it another name")
         return job
 
     def range(self, value: object) -> OutputRange:
@@ -209,7 +198,7 @@ class _Reader:
         if not set(part) - {"tolerance"}:
             raise self.error("expects nothing, so it cannot fail", ("expect",))
         if "error" in part and set(part) & {"verdicts", "windows"}:
-            raise self.error("'error' stands instead of results", ("expect", "error"))
+            raise self.error("'error' excludes 'verdicts' and 'windows'", ("expect", "error"))
         tolerance = part.get("tolerance")
         if "tolerance" in part and (isinstance(tolerance, bool) or not isinstance(tolerance, int | float)):
             raise self.error(f"{tolerance!r} is not a number", ("expect", "tolerance"))
@@ -236,16 +225,16 @@ class _Reader:
                 raise self.error("'sequence' is missing", here)
             rows.append(part)
         identity = Counter((row["input"], row["partition"], row["sequence"]) for row in rows)
-        for one, count in identity.items():
+        for event, count in identity.items():
             if count > 1:
-                raise self.error(f"event {'/'.join(map(str, one))} stands there twice", path)
+                raise self.error(f"event {'/'.join(map(str, event))} is listed twice", path)
         return tuple(rows)
 
     def windows(self, value: object) -> tuple[Mapping[str, Any], ...]:
         rows = self.rows(value or [], ("expect", "windows"))
         for index, row in enumerate(rows):
             if not isinstance(row, dict) or not row:
-                raise self.error(f"{row!r} stands where columns and values belong", ("expect", "windows", index))
+                raise self.error(f"{row!r} is not a mapping of columns to values", ("expect", "windows", index))
         return tuple(rows)
 
     def plan(self, value: object) -> Mapping[str, int | None]:
@@ -269,7 +258,7 @@ class _Log:
 
     def arrival(self, row: Any, path: KeyPath) -> Arrival:
         if not isinstance(row, dict):
-            raise self.reader.error(f"{row!r} stands where keys and values belong", path)
+            raise self.reader.error(f"{row!r} is not a mapping of keys to values", path)
         part = self.input(row, path)
         names = {column.name for column in part.columns}
         self.reader.keys(row, [*ARRIVAL_KEYS, *sorted(names)], path)
@@ -305,7 +294,7 @@ class _Log:
         value = row.get("partition", 0)
         if value is None:
             if "punctuation" not in row:
-                raise self.reader.error("only a punctuation speaks for all partitions", (*path, "partition"))
+                raise self.reader.error("only a punctuation may apply to all partitions", (*path, "partition"))
             return None
         return self.reader.whole(value, (*path, "partition"))
 
@@ -317,7 +306,7 @@ class _Log:
         if before is not None and sequence <= before[0]:
             raise self.reader.error(f"sequence {sequence} does not rise", (*path, "sequence"))
         if before is not None and arrival_us < before[1]:
-            raise self.reader.error("arrives before the row above it; rows stand in arrival order", (*path, "arrival"))
+            raise self.reader.error("arrives before the row above: rows must be in arrival order", (*path, "arrival"))
         self.last[log] = (sequence, arrival_us)
         return sequence
 

@@ -223,7 +223,7 @@ def test_a_second_file_of_the_same_job_is_an_error_not_a_clash_of_keys(jobs: Pat
     defs = build(jobs)
     assert keys(defs) == [*TOLLS_ASSETS, "zzz/job_file"]
     told = graph(defs).get(dg.AssetKey(["zzz", "job_file"])).description or ""
-    assert "job 'tolls' is described by tolls.yaml already" in told
+    assert "job 'tolls' is already defined in tolls.yaml" in told
 
 
 def test_a_folder_that_is_not_there_fails_with_one_sentence(tmp_path: Path) -> None:

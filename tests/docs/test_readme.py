@@ -18,8 +18,8 @@ from pipelines.job import schema
 from pipelines.job.load import parse_job
 from pipelines.lakehouse.schema import LOG_COLUMNS, QUARANTINE, RUNS
 from pipelines.reference.engine import DeadLetter
+from pipelines.transcripts.engines import run_case
 from pipelines.transcripts.read import ARRIVAL_KEYS, CASE_KEYS, EXPECT_KEYS, read_text
-from pipelines.transcripts.run import run_case
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"

@@ -8,7 +8,7 @@ import pytest
 from test_transcripts import BY_ID, FOLDER, MUST_FAIL
 
 from pipelines.transcripts import judge, read_file
-from pipelines.transcripts.stream import run_stream
+from pipelines.transcripts.stream_engine import run_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

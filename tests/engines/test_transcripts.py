@@ -12,7 +12,7 @@ import pytest
 from pipelines.core.expressions import plain_column
 from pipelines.core.model import Column
 from pipelines.transcripts import Case, Outcome, Verdict, judge, read_file, run_case, run_reference, run_spark
-from pipelines.transcripts.run import tiny_programs
+from pipelines.transcripts.engines import tiny_programs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +32,7 @@ MUST_FAIL = {
     "last_bit": "total is 0.30000000000000004, expected 0.3",
     "missing_row": "booth: b, n: 1} is missing",
     "missing_verdict": "verdicts: event cars/0/3 is missing",
-    "no_error": "error: none, expected one that says 'late_arrival'",
+    "no_error": "error: none, expected one that contains 'late_arrival'",
     "repeated_row": "booth: b, n: 1, total: 0.4} is missing",
     "unknown_column": "windows: there is no column 'count'",
     "verdict_time": "system_timestamp is 2026-01-01T12:05:00Z, expected 2026-01-01T12:05:00.000001Z",
@@ -43,7 +43,7 @@ MUST_FAIL = {
     "wrong_reason": "reasons is [late, out_of_order], expected [out_of_order]",
     "wrong_verdict": "verdict is adjusted, expected dropped",
 }
-"""Transcript in ``negative/`` -> what its first difference says."""
+"""Transcript in ``negative/`` -> part of its first difference."""
 
 
 def test_the_library_covers_each_profile_and_names_no_case_twice() -> None:

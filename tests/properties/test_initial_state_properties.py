@@ -19,7 +19,7 @@ from pipelines.plan.bounded_reads import why_whole_log, with_initial_state
 from pipelines.plan.initial_state import InitialStates, Summary, fold, initial_state_of
 from pipelines.reference.engine import Outcome, run
 from pipelines.reference.events import place_of
-from pipelines.transcripts.history import ListedHistory
+from pipelines.transcripts.listed_history import ListedHistory
 
 CASES = int(os.environ.get("TAILRACE_PROPERTY_CASES", "50"))
 PROFILES = ("atlas", "stream_insight", "stream_analytics")

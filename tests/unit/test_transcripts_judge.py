@@ -121,15 +121,46 @@ def test_a_matching_is_as_large_as_any(fits: list[set[int]]) -> None:
     assert len(found) == len(fits) - lacking
 
 
-def test_an_error_must_say_what_is_expected() -> None:
+def test_an_error_must_contain_the_expected_text() -> None:
     one = case("{error: 'no such thing'}")
     assert judge(one, Outcome(error=UsageError("there is no such thing here"))) == []
-    assert "expected one that says" in judge(one, Outcome(error=UsageError("another")))[0]
-    assert judge(one, Outcome()) == ["error: none, expected one that says 'no such thing'"]
+    assert "expected one that contains" in judge(one, Outcome(error=UsageError("another")))[0]
+    assert judge(one, Outcome()) == ["error: none, expected one that contains 'no such thing'"]
 
 
 def test_an_error_that_is_not_expected_is_a_difference() -> None:
     assert judge(case("{windows: []}"), Outcome(error=UsageError("broken"))) == ["error: broken"]
+
+
+UNGUARDED = """
+name: a range of the second day
+job:
+  job: example
+  profile: stream_analytics
+  inputs: {cars: {columns: "at TIMESTAMP", timestamp_by: at}}
+  ordering: {early_arrival: off, late_arrival: 1m}
+  query: {from: cars, window: {tumbling: {size: 1h}}, aggregates: {n: "count(*)"}}
+arrivals:
+  - {arrival: "2026-01-01T12:00:00Z", at: "2026-01-01T12:00:00Z"}
+  - {arrival: "2026-01-02T12:00:00Z", at: "2026-01-02T12:00:00Z"}
+range: {from: "2026-01-02T06:00:00Z", to: "2026-01-02T18:00:00Z"}
+expect: """
+
+
+def test_an_expected_instant_is_an_end_of_what_the_plan_reads_and_not_of_the_formula() -> None:
+    # the log has one day of arrivals whose times can be in the range; the formula alone gives [the beginning, 18:01]
+    (right,) = read_text(UNGUARDED + '{plan: {read_from: "2026-01-02", read_to: "2026-01-02T23:59:59.999999Z"}}')
+    assert judge(right, Outcome()) == []
+    (formula,) = read_text(UNGUARDED + '{plan: {read_to: "2026-01-02T18:01:00Z"}}')
+    expected = "plan: read_to is 2026-01-02T23:59:59.999999Z, expected 2026-01-02T18:01:00Z"
+    assert judge(formula, Outcome()) == [expected]
+
+
+def test_an_expected_null_means_that_no_formula_bounds_the_end() -> None:
+    (right,) = read_text(UNGUARDED + "{plan: {read_from: null}}")
+    assert judge(right, Outcome()) == []
+    (wrong,) = read_text(UNGUARDED + "{plan: {read_to: null}}")
+    assert judge(wrong, Outcome()) == ["plan: read_to is 2026-01-02T18:01:00Z, expected null"]
 
 
 def test_a_plan_that_is_expected_is_compared() -> None:

@@ -1,4 +1,4 @@
-"""Reading transcripts: defaults, types, and complaints that name case, line and key."""
+"""Reading transcripts: defaults, types, and errors that name case, line and key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from pipelines.core.errors import JobFileError, TailraceError, UsageError
 from pipelines.core.time import parse_instant
 from pipelines.transcripts import TranscriptError, find, read_file, read_text
-from pipelines.transcripts.values import split_types, typed
+from pipelines.transcripts.typed_values import typed
 
 JOB = """
 name: a case
@@ -93,10 +93,10 @@ def test_several_documents_are_several_cases_each_with_its_line() -> None:
         ("expect: {}", "expects nothing"),
         ("expect: {tolerance: 1e-9}", "expects nothing"),
         ("", "'expect' is missing"),
-        ("expect: {error: x, windows: []}", "'error' stands instead of results"),
+        ("expect: {error: x, windows: []}", "'error' excludes 'verdicts' and 'windows'"),
         ("expect: {verdicts: [{verdict: accepted}]}", "'sequence' is missing"),
         ("expect: {verdicts: [{sequence: 0, verdct: accepted}]}", "did you mean 'verdict'?"),
-        ("expect: {verdicts: [{sequence: 0}, {sequence: 0}]}", "event cars/0/0 stands there twice"),
+        ("expect: {verdicts: [{sequence: 0}, {sequence: 0}]}", "event cars/0/0 is listed twice"),
         ("expect: {plan: {read_form: null}}", "did you mean 'read_from'?"),
         ('range: {from: "2026-01-02", to: "2026-01-01"}\nexpect: {windows: []}', "'to' must be later than 'from'"),
     ],
@@ -111,7 +111,7 @@ def test_a_malformed_case_is_refused_with_its_place(extra: str, message: str) ->
         ('{at: "2026-01-01"}', "'arrival' is missing"),
         ('{arrival: "2026-01-01", boot: a}', "did you mean 'booth'?"),
         ('{arrival: "2026-01-01", input: car}', "there is no input 'car'; did you mean 'cars'?"),
-        ('{arrival: "2026-01-01", partition: null}', "only a punctuation speaks for all partitions"),
+        ('{arrival: "2026-01-01", partition: null}', "only a punctuation may apply to all partitions"),
         ('{arrival: "2026-01-01", partition: -1}', "-1 is not a whole number from 0"),
         ('{arrival: "2026-01-01", cause: idle}', "only a punctuation has a cause"),
         ('{arrival: "2026-01-01", punctuation: "2026-01-01", booth: a}', "a punctuation has no payload"),
@@ -123,15 +123,15 @@ def test_a_malformed_case_is_refused_with_its_place(extra: str, message: str) ->
     ],
 )
 def test_a_row_that_does_not_fit_is_refused_with_its_place(row: str, message: str) -> None:
-    told = refusal(JOB.lstrip() + f"arrivals:\n  - {row}\nexpect: {{windows: []}}")
-    assert told.startswith("case.yaml:8: arrivals.0")
-    assert message in told
+    message_text = refusal(JOB.lstrip() + f"arrivals:\n  - {row}\nexpect: {{windows: []}}")
+    assert message_text.startswith("case.yaml:8: arrivals.0")
+    assert message in message_text
 
 
 @pytest.mark.parametrize(
     ("second", "message"),
     [
-        ('{arrival: "2026-01-01T11:59:59Z"}', "rows stand in arrival order"),
+        ('{arrival: "2026-01-01T11:59:59Z"}', "rows must be in arrival order"),
         ('{arrival: "2026-01-01T12:00:00Z", sequence: 0}', "sequence 0 does not rise"),
     ],
 )
@@ -171,11 +171,11 @@ def test_an_invalid_job_is_refused_unless_an_error_is_expected() -> None:
 def test_a_file_that_is_not_there_and_a_folder_without_transcripts_are_wrong_usage(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no such file"):
         find([tmp_path / "none.yaml"])
-    with pytest.raises(UsageError, match="holds no transcript"):
+    with pytest.raises(UsageError, match="contains no transcript"):
         find([tmp_path])
 
 
-def test_a_folder_stands_for_every_transcript_below_it(tmp_path: Path) -> None:
+def test_a_folder_names_every_transcript_below_it(tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     for name in ("b/two.yaml", "one.yaml", "notes.txt"):
         (tmp_path / name).write_text(JOB + "expect: {windows: []}")
@@ -183,8 +183,8 @@ def test_a_folder_stands_for_every_transcript_below_it(tmp_path: Path) -> None:
     assert read_file(tmp_path / "one.yaml")[0].name == "a case"
 
 
-def test_an_empty_file_holds_no_case() -> None:
-    with pytest.raises(TranscriptError, match="holds no case"):
+def test_an_empty_file_contains_no_case() -> None:
+    with pytest.raises(TranscriptError, match="contains no case"):
         read_text("# nothing\n")
 
 
@@ -245,11 +245,3 @@ def test_digits_beyond_the_sixth_are_cut_off_only_where_asked() -> None:
     assert typed("1970-01-01T00:00:00.0000019Z", "timestamp", truncate=True) == 1
     with pytest.raises(ValueError, match="six fractional digits"):
         typed("1970-01-01T00:00:00.0000019Z", "timestamp")
-
-
-def test_types_split_at_their_outer_commas() -> None:
-    assert split_types("string,array<map<string,int>>,decimal(10,2)") == [
-        "string",
-        "array<map<string,int>>",
-        "decimal(10,2)",
-    ]

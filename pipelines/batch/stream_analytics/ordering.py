@@ -54,7 +54,7 @@ def decide(
 def members(job: Job, logs: Mapping[str, Log], states: InitialStates, strategy: WatermarkStrategy) -> DataFrame:
     """The members of the query's windows, as :func:`decide` gives them; nothing is done for verdicts."""
     job = replace(job, keep_verdicts="exceptions")
-    return _members(job, _judged(job, _names(job), logs, EVERYTHING, states, strategy), states)
+    return _members(job, _judged(job, job.window_query.inputs, logs, EVERYTHING, states, strategy), states)
 
 
 def _judged(
@@ -81,7 +81,7 @@ def _judged(
 
 def _members(job: Job, inputs: Mapping[str, _Input], states: InitialStates) -> DataFrame:
     query = job.window_query
-    counting = {name: inputs[name].judged.counting for name in _names(job)}
+    counting = {name: inputs[name].judged.counting for name in job.window_query.inputs}
     held = with_hold(job, counting, {name: one.rows for name, one in inputs.items()}, states)
     if query.join is not None:
         sides = (job.input(query.join.left), job.input(query.join.right))
@@ -97,9 +97,3 @@ def _members(job: Job, inputs: Mapping[str, _Input], states: InitialStates) -> D
     if job.end_of_log == "hold":
         found = found.filter(F.col(WINDOW_END_US) < F.col(HOLD_US))
     return found.select(*WINDOW, SYSTEM_US, *ARRIVAL_ORDER, *payload)
-
-
-def _names(job: Job) -> tuple[str, ...]:
-    """The inputs that the query reads."""
-    join = job.window_query.join
-    return job.window_query.sources if join is None else (join.left, join.right)

@@ -1,56 +1,51 @@
-"""A job's policy said back in plain sentences, what deserves a second look, and what the product leaves open."""
+"""A job's policy in plain sentences, remarks on it, and the questions that the product's documents leave open."""
 
 from __future__ import annotations
 
 from pipelines.core import model
 from pipelines.core.time import DAY, format_duration, format_instant
 from pipelines.job.describe import atlas, stream_analytics, stream_insight
-from pipelines.job.describe.shared import window_words
-from pipelines.job.limits import simple_windows
+from pipelines.job.describe.shared import window_sentences
 from pipelines.plan.bounded_reads import why_whole_log
 from pipelines.plan.read_range import reach_of
 
-__all__ = ["ambiguities", "policy_in_words", "read_range_in_words", "remarks"]
-
 
 def describe_policy(job: model.Job) -> list[str]:
-    """The whole policy, one sentence an entry: each input's ordering, the query, the windows, the end of the log."""
+    """The policy, one sentence an entry: each input's ordering, the query, the windows, the end of the log."""
     sentences = []
     for source in job.inputs:
-        sentences += [f"{source.name}: {text}" for text in _input_words(source, job.ordering(source.name))]
-    sentences += _query_words(job.window_query)
-    sentences += window_words(job.window_query.window, job.profile)
-    sentences += atlas.session_words(job)
-    return [*sentences, _end_of_log_words(job)]
+        sentences += [f"{source.name}: {text}" for text in _input_sentences(source, job.ordering(source.name))]
+    sentences += _query_sentences(job.window_query)
+    sentences += window_sentences(job.window_query.window, job.profile)
+    sentences += atlas.session_sentences(job)
+    return [*sentences, _end_of_log_sentence(job)]
 
 
 def describe_read_range(job: model.Job) -> list[str]:
-    """The read-range formula with the job's numbers, and why it is open where it is."""
+    """The read-range formula with the job's numbers, and why an end is open."""
     reach = reach_of(job)
-    told = [f"An output range [from, to) reads arrivals {reach.rule}.", *(f"{why}." for why in reach.reasons)]
+    sentences = [f"An output range [from, to) reads arrivals {reach.rule}.", *(f"{why}." for why in reach.reasons)]
     if reach.before_us is None or reach.after_us is None:
         because = why_whole_log(job)
-        told.append(
-            "A plan, which has the log to ask, reads less: it carries in what earlier arrivals left behind, from the"
-            " log's summary."
+        sentences.append(
+            "A plan reads less: the log's summary gives the initial state that earlier arrivals led to."
             if because is None
-            else f"No summary of the log makes it less: {because}."
+            else f"A summary of the log does not bound it: {because}."
         )
-    return told
+    return sentences
 
 
 def ambiguities(job: model.Job) -> list[str]:
-    """What the product's own documents leave open or contradict, as far as ``job`` is touched, and what is done here.
+    """The questions about ``job`` that the product's documents leave open or contradict, and Tailrace's answers.
 
-    One entry a question: what the documents say, then how Tailrace settles it. An entry that concerns some of the
-    inputs only names them first.
+    One entry a question: what the documents state, then what Tailrace does. An entry that applies to some of the inputs
+    begins with their names.
     """
-    concerned: dict[str, list[str]] = {}
+    inputs: dict[str, list[str]] = {}
     for source in job.inputs:
         for text in _input_ambiguities(source, job.ordering(source.name)):
-            concerned.setdefault(text, []).append(source.name)
-    everywhere = len(job.inputs)
-    found = [text if len(names) == everywhere else f"{', '.join(names)}: {text}" for text, names in concerned.items()]
+            inputs.setdefault(text, []).append(source.name)
+    found = [text if len(names) == len(job.inputs) else f"{', '.join(names)}: {text}" for text, names in inputs.items()]
     match job.profile:
         case "stream_analytics":
             found += stream_analytics.query_ambiguities(job)
@@ -62,12 +57,13 @@ def ambiguities(job: model.Job) -> list[str]:
 
 
 def remarks(job: model.Job) -> list[str]:
-    """What is allowed but deserves a second look."""
+    """Settings that are allowed but rarely meant."""
     found = []
-    for label, window in simple_windows(job.window_query.window):
+    for window_id, window in job.window_query.windows:
+        label = window_id or "window"
         if isinstance(window, model.Grid) and DAY % window.hop_us:
             found.append(
-                f"{label}: {format_duration(window.hop_us)} does not divide a day, so the grid hangs on its origin,"
+                f"{label}: {format_duration(window.hop_us)} does not divide a day, so the grid depends on its origin,"
                 f" {format_instant(window.align_us)} here (align_to changes it)"
             )
         if isinstance(window, model.Grid) and window.hop_us > window.size_us:
@@ -80,12 +76,12 @@ def remarks(job: model.Job) -> list[str]:
     return found
 
 
-def _input_words(source: model.Input, ordering: model.Ordering) -> list[str]:
+def _input_sentences(source: model.Input, ordering: model.Ordering) -> list[str]:
     if isinstance(ordering, model.StreamAnalyticsOrdering):
-        return stream_analytics.policy_words(source, ordering)
+        return stream_analytics.policy_sentences(source, ordering)
     if isinstance(ordering, model.AtlasOrdering):
-        return atlas.policy_words(source, ordering)
-    return stream_insight.policy_words(source, ordering)
+        return atlas.policy_sentences(source, ordering)
+    return stream_insight.policy_sentences(source, ordering)
 
 
 def _input_ambiguities(source: model.Input, ordering: model.Ordering) -> list[str]:
@@ -96,28 +92,30 @@ def _input_ambiguities(source: model.Input, ordering: model.Ordering) -> list[st
     return stream_insight.ordering_ambiguities(source, ordering)
 
 
-def _query_words(query: model.Query) -> list[str]:
-    words = []
+def _query_sentences(query: model.Query) -> list[str]:
+    sentences = []
     if query.join is not None:
-        words.append(_join_words(query.join))
+        sentences.append(_join_sentence(query.join))
     elif len(query.sources) > 1:
-        words.append(f"{', '.join(query.sources)} are put together, each ordered by its own policy first.")
+        sentences.append(f"{', '.join(query.sources)} are united after each is ordered by its own policy.")
     if query.where is not None:
-        words.append(f"Only events with {query.where} count; the others still move the watermark and have a verdict.")
-    return words
+        sentences.append(
+            f"Only events with {query.where} count; the others still move the watermark and have a verdict."
+        )
+    return sentences
 
 
-def _join_words(join: model.Join) -> str:
+def _join_sentence(join: model.Join) -> str:
     within = f"DATEDIFF({join.unit}, {join.left}, {join.right}) from {join.from_units} to {join.to_units}"
     keys = f"equal {', '.join(join.on)} and " if join.on else ""
-    words = f"{join.left} and {join.right} are joined on {keys}{within}; a pair counts at the later of its two times"
+    sentence = f"{join.left} and {join.right} are joined on {keys}{within}; a pair counts at the later of its two times"
     if join.kind == "inner":
-        return f"{words}."
-    reach = f"{join.to_units} {join.unit}(s) after its time" if join.to_units > 0 else "at its own time"
-    return f"{words}; an event of {join.left} without a partner counts {reach}."
+        return f"{sentence}."
+    at = f"{join.to_units} {join.unit}(s) after its time" if join.to_units > 0 else "at its own time"
+    return f"{sentence}; an event of {join.left} without a match counts {at}."
 
 
-def _end_of_log_words(job: model.Job) -> str:
+def _end_of_log_sentence(job: model.Job) -> str:
     if job.end_of_log == "flush":
         return "Windows still open at the end of the log are emitted (end_of_log: flush)."
     closed = {
@@ -125,4 +123,4 @@ def _end_of_log_words(job: model.Job) -> str:
         "atlas": atlas.CLOSED,
         "stream_insight": stream_insight.CLOSED,
     }[job.profile]
-    return f"Windows still open at the end of the log are held back (end_of_log: hold): emitted is what ended {closed}."
+    return f"At the end of the log only windows that ended {closed} are emitted (end_of_log: hold)."

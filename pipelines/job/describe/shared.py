@@ -1,26 +1,25 @@
-"""Sentences that the profiles share: about windows, and about what no product defines."""
+"""Sentences that the profiles share: about windows, grid origins and ties."""
 
 from __future__ import annotations
 
 from pipelines.core import model
 from pipelines.core.time import DAY, format_duration, format_instant
-from pipelines.job.limits import simple_windows
 
 POSITIONAL = frozenset({"first", "last", "collect"})
 """Aggregates whose result depends on the order of rows with equal times."""
 
 
-def window_words(window: model.Window, profile: model.Profile) -> list[str]:
-    """One sentence a window; a window with an id says it first."""
+def window_sentences(window: model.Window, profile: model.Profile) -> list[str]:
+    """One sentence a window, which begins with the window's id if it has one."""
     if isinstance(window, model.AnyOf):
-        return [f"{label} is: {_simple_words(member, profile)}" for label, member in window.members]
-    return [_simple_words(window, profile)]
+        return [f"{window_id} is: {_simple_sentence(member, profile)}" for window_id, member in window.members]
+    return [_simple_sentence(window, profile)]
 
 
-def _simple_words(window: model.SimpleWindow, profile: model.Profile) -> str:
+def _simple_sentence(window: model.SimpleWindow, profile: model.Profile) -> str:
     match window:
         case model.Grid():
-            return _grid_words(window, profile)
+            return _grid_sentence(window, profile)
         case model.Sliding(size_us=size_us):
             return (
                 f"Windows: sliding, {format_duration(size_us)}, (start, end], one row at each end at which the content"
@@ -49,7 +48,7 @@ def _simple_words(window: model.SimpleWindow, profile: model.Profile) -> str:
     raise AssertionError(window)
 
 
-def _grid_words(window: model.Grid, profile: model.Profile) -> str:
+def _grid_sentence(window: model.Grid, profile: model.Profile) -> str:
     size, hop = format_duration(window.size_us), format_duration(window.hop_us)
     kind = f"tumbling, {size}" if window.size_us == window.hop_us else f"hopping, {size} every {hop}"
     bounds, on_grid = ("(start, end]", "ends") if profile == "stream_analytics" else ("[start, end)", "starts")
@@ -65,9 +64,9 @@ def _chain(window: model.Session) -> str:
 
 
 def origin_ambiguities(job: model.Job, undocumented: str) -> list[str]:
-    """The grids whose place depends on an origin that ``undocumented`` says no page names."""
+    """The grids that depend on an origin; ``undocumented``: what the documents lack about it."""
     found = []
-    for _, window in simple_windows(job.window_query.window):
+    for _, window in job.window_query.windows:
         if not isinstance(window, model.Grid | model.Session):
             continue
         step_us = window.hop_us if isinstance(window, model.Grid) else window.max_duration_us
@@ -80,10 +79,10 @@ def origin_ambiguities(job: model.Job, undocumented: str) -> list[str]:
 
 
 def tie_ambiguities(job: model.Job) -> list[str]:
-    """The order among rows of equal time, where an aggregate shows it."""
+    """The order among rows of equal time, where an aggregate depends on it."""
     if not any(aggregate.function in POSITIONAL for aggregate in job.window_query.aggregates):
         return []
     return [
-        "The order among events of equal time is not defined, and first, last and collect show it."
+        "The order among events of equal time is not defined, and first, last and collect depend on it."
         " Tailrace takes arrival order: arrival time, input partition, sequence."
     ]

@@ -5,33 +5,32 @@ from __future__ import annotations
 from pipelines.core import model
 from pipelines.core.time import DAY, SECOND, format_duration
 from pipelines.job.describe.shared import origin_ambiguities, tie_ambiguities
-from pipelines.job.limits import simple_windows
 
 CLOSED = "before every partition's greatest time minus its out_of_order (with over: its own timeline's)"
 
 _PORTAL_LATE_US = 5 * SECOND
 
 
-def policy_words(source: model.Input, ordering: model.StreamAnalyticsOrdering) -> list[str]:
-    """The ordering policy of one input, test by test, in the order in which the tests are made."""
+def policy_sentences(source: model.Input, ordering: model.StreamAnalyticsOrdering) -> list[str]:
+    """The ordering policy of one input, test by test, in the order of the tests."""
     if source.timestamp_by is None:
         return ["events count at their arrival time; no ordering policy applies."]
     timeline = "input partition" if not source.over else f"input partition and ({', '.join(source.over)})"
-    invalid = "an event whose event time is null or no instant is dropped"
+    invalid = "an event whose event time is null or not an instant is dropped"
     if source.over:
         invalid += f", and so is one with a null in ({', '.join(source.over)})"
     return [
         f"event time is {source.timestamp_by}; each {timeline} has a watermark of its own.",
         f"{invalid}.",
-        _early_words(ordering),
-        _late_words(ordering),
-        _disorder_words(ordering),
+        _early_sentence(ordering),
+        _late_sentence(ordering),
+        _disorder_sentence(ordering),
     ]
 
 
-def _early_words(ordering: model.StreamAnalyticsOrdering) -> str:
+def _early_sentence(ordering: model.StreamAnalyticsOrdering) -> str:
     if ordering.early_arrival_us is None:
-        return "no early guard: an event from the far future is taken at its word."
+        return "no early guard: an event from the far future counts at its own time."
     early = format_duration(ordering.early_arrival_us)
     return (
         f"an event more than {early} ahead of its arrival is dropped as early, whatever the action, and moves no"
@@ -39,7 +38,7 @@ def _early_words(ordering: model.StreamAnalyticsOrdering) -> str:
     )
 
 
-def _late_words(ordering: model.StreamAnalyticsOrdering) -> str:
+def _late_sentence(ordering: model.StreamAnalyticsOrdering) -> str:
     if ordering.late_arrival_us is None:
         return "no event is too late."
     late = format_duration(ordering.late_arrival_us)
@@ -47,13 +46,13 @@ def _late_words(ordering: model.StreamAnalyticsOrdering) -> str:
     return f"an event more than {late} behind its arrival is late and {fate}."
 
 
-def _disorder_words(ordering: model.StreamAnalyticsOrdering) -> str:
+def _disorder_sentence(ordering: model.StreamAnalyticsOrdering) -> str:
     disorder = format_duration(ordering.out_of_order_us)
     fate = "is dropped"
     if ordering.action == "adjust":
-        again = "" if ordering.late_arrival_us is None else "; a late event may be moved a second time so"
+        again = "" if ordering.late_arrival_us is None else "; so a late event may be moved twice"
         fate = f"counts at the watermark{again}"
-    return f"the watermark is the greatest time seen minus {disorder}; an event below it is out of order and {fate}."
+    return f"the watermark is the greatest time so far minus {disorder}; an event below it is out of order and {fate}."
 
 
 def ordering_ambiguities(source: model.Input, ordering: model.StreamAnalyticsOrdering) -> list[str]:
@@ -61,8 +60,8 @@ def ordering_ambiguities(source: model.Input, ordering: model.StreamAnalyticsOrd
     if source.timestamp_by is None:
         return []
     return [
-        "What becomes of an event whose TIMESTAMP BY is null is not described."
-        " Tailrace drops it (invalid_time), as the product drops what it cannot convert.",
+        "An event whose TIMESTAMP BY is null is not documented."
+        " Tailrace drops it (invalid_time), as the product drops a value that it cannot convert.",
         *_early_ambiguities(source, ordering),
         *_late_ambiguities(source, ordering),
         *_timeline_ambiguities(source, ordering),
@@ -73,20 +72,20 @@ def _early_ambiguities(source: model.Input, ordering: model.StreamAnalyticsOrder
     found = []
     if ordering.early_arrival_us is None:
         found.append(
-            "The product has no setting that switches its early guard off: its pages only tell what would happen"
-            " without one. Tailrace then takes every event time at its word."
+            "The product has no setting that switches its early guard off: its pages only describe what would happen"
+            " without one. Tailrace then accepts every event time."
         )
         return found
     if ordering.action == "adjust":
         found.append(
-            "Early events under Adjust: the page on time handling drops them always, the page on data errors and the"
-            " metric's description let the one action decide, and no page says what an adjusted one would count at."
+            "Early events under Adjust: the page on time handling always drops them, the page on data errors and the"
+            " metric's description apply the action, and no page gives the time of an adjusted one."
             " Tailrace drops them."
         )
     if source.over:
         found.append(
-            "Whether the early guard acts on substreams is not said."
-            " Tailrace applies it unchanged: it compares an event with its own arrival only."
+            "Whether the early guard applies to substreams is not documented."
+            " Tailrace applies it: it compares an event with its own arrival only."
         )
     return found
 
@@ -113,12 +112,12 @@ def _late_ambiguities(source: model.Input, ordering: model.StreamAnalyticsOrderi
         )
     if ordering.out_of_order_us > late_us:
         found.append(
-            "An out-of-order tolerance above the late tolerance: one page says that the smaller of the two is what"
-            " counts. Tailrace makes both tests as they stand, the late one first."
+            "An out-of-order tolerance above the late tolerance: by one page the smaller of the two applies."
+            " Tailrace applies each in its own test, the late test first."
         )
     found.append(
-        "The watermark of a silent partition is an estimate of the product's own clock, which no log holds."
-        " Tailrace takes it to stay behind the next real arrival, where it moves no event."
+        "The watermark of a silent partition is an estimate by the product's own clock, which no log contains."
+        " Tailrace assumes that it is below the next arrival, where it moves no event."
     )
     return found
 
@@ -127,8 +126,8 @@ def _timeline_ambiguities(source: model.Input, ordering: model.StreamAnalyticsOr
     found = []
     if ordering.action == "drop":
         found.append(
-            "An event exactly at the watermark: the pages speak of lower times only and show no example."
-            " Tailrace keeps it: out of order is strictly below."
+            "An event exactly at the watermark: the pages mention lower times only and show no example."
+            " Tailrace accepts it: an event is out of order if it is strictly below."
         )
     if source.partitions != 1:
         found.append(
@@ -141,18 +140,18 @@ def _timeline_ambiguities(source: model.Input, ordering: model.StreamAnalyticsOr
 def query_ambiguities(job: model.Job) -> list[str]:
     """What the documents leave open about the query, its windows and the end of the log."""
     found = []
-    for _, window in simple_windows(job.window_query.window):
+    for _, window in job.window_query.windows:
         found += _window_ambiguities(window)
-    grids = [window for _, window in simple_windows(job.window_query.window) if isinstance(window, model.Grid)]
+    grids = [window for _, window in job.window_query.windows if isinstance(window, model.Grid)]
     if grids and not job.window_query.group_by:
-        found.append("A window without events in a query without keys: nothing is said. Tailrace writes no row.")
+        found.append("A window without events in a query without keys is not documented. Tailrace writes no row.")
     found += origin_ambiguities(job, "is on no page")
     if job.window_query.join is not None:
         found += _join_ambiguities(job.window_query.join)
     if job.end_of_log == "hold":
         found.append(
-            "A window that ends exactly at the watermark: the pages emit up to the watermark, though an event at it may"
-            " still come and belongs inside. Tailrace holds it back until the watermark is past its end."
+            "A window that ends exactly at the watermark: the pages emit up to the watermark, but an event at it may"
+            " still come and count in it. Tailrace emits it once the watermark is after its end."
         )
     return list(dict.fromkeys([*found, *tie_ambiguities(job)]))
 
@@ -163,18 +162,18 @@ def _window_ambiguities(window: model.SimpleWindow) -> list[str]:
             return _grid_ambiguities(window)
         case model.Sliding():
             return [
-                "When a sliding window has a row: an older page says only as an event enters, the newer ones as it"
-                " enters and as it leaves. Tailrace follows the newer; its start is outside."
+                "When a sliding window has a row: by an older page only as an event enters, by newer ones also as it"
+                " leaves. Tailrace follows the newer pages; the start is outside the window."
             ]
         case model.Session():
             return [
-                "An event exactly the timeout after the last one: the page's formula keeps it in the session, the code"
-                " of Trill, the product's engine, opens a new one. Tailrace follows the page.",
-                "An event exactly on a closing check point: no page says, Trill's code puts it into the next session."
-                " Tailrace counts it in the session that closes, whose end is inside.",
-                "A session whose first event is what closes the session before: in a local run of the product, where"
-                " time moves with events alone, its greatest duration counts from its second event. In a live run time"
-                " moves between events, so Tailrace counts it as for any other session.",
+                "An event exactly the timeout after the last one: by the page's formula it extends the session, by the"
+                " code of Trill, the product's engine, it opens a new one. Tailrace follows the page.",
+                "An event exactly on a closing check point: on no page; Trill's code puts it into the next session."
+                " Tailrace counts it in the session that closes, which includes its end.",
+                "A session whose first event closes the session before: in a local run of the product, where time"
+                " advances with events only, its greatest duration counts from its second event. In a live run time"
+                " also advances between events, so Tailrace counts it as for any other session.",
             ]
     return []
 
@@ -183,13 +182,13 @@ def _grid_ambiguities(window: model.Grid) -> list[str]:
     found = []
     if window.offset_us:
         found.append(
-            "The sign of a window's offset is shown by one example only."
+            "One example only shows the sign of a window's offset."
             " Tailrace adds it to the grid and to window_end: -1ms makes a window end 1ms earlier."
         )
     if window.hop_us > window.size_us:
         found.append(
-            "A hop greater than the size is not discussed."
-            " Tailrace leaves the gap: an event in it keeps its verdict and counts in no window."
+            "A hop greater than the size is not documented."
+            " Tailrace leaves the gap: an event in it has a verdict and counts in no window."
         )
     return found
 
@@ -197,11 +196,11 @@ def _grid_ambiguities(window: model.Grid) -> list[str]:
 def _join_ambiguities(join: model.Join) -> list[str]:
     found = [
         "A join's bound: DATEDIFF counts boundaries crossed, so 12:00:59 and 12:01:00 are a minute apart, while other"
-        " pages speak of elapsed time. Tailrace counts boundaries."
+        " pages describe elapsed time. Tailrace counts boundaries."
     ]
     if join.kind == "left":
         found.append(
-            "The time of a left event without a partner is given as a duration after its own, though matching counts"
-            " boundaries. Tailrace takes the duration, and the event's own time if that would lie before it."
+            "The time of a left event without a match is a duration after its own, though matching counts boundaries."
+            " Tailrace takes the duration, and the event's own time if that would be before it."
         )
     return found

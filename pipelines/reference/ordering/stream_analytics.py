@@ -150,7 +150,7 @@ class SettledWindows:
     ) -> None:
         self.join = job.window_query.join
         self.bounds: list[tuple[dict[str, object], int | None]] = []
-        for name in (self.join.left, self.join.right) if self.join else job.window_query.sources:
+        for name in job.window_query.inputs:
             part = job.input(name)
             heard: set[int | None] = set()
             for (other, partition, key), line in timelines.items():

@@ -1,4 +1,4 @@
-"""What ``check`` says of a job: its policy, and what the product's documents leave open."""
+"""The description of a job by ``check``: its policy, and the questions that the product's documents leave open."""
 
 from __future__ import annotations
 
@@ -66,41 +66,41 @@ def open_points(text: str) -> str:
 # -- stream_analytics ------------------------------------------------------------------------------------------------
 
 
-def test_the_policy_of_stream_analytics_is_told_test_by_test_in_their_order() -> None:
+def test_the_policy_of_stream_analytics_is_described_test_by_test_in_their_order() -> None:
     assert describe_policy(parse_job(ANALYTICS)) == [
         "cars: event time is at; each input partition has a watermark of its own.",
-        "cars: an event whose event time is null or no instant is dropped.",
+        "cars: an event whose event time is null or not an instant is dropped.",
         "cars: an event more than 5m ahead of its arrival is dropped as early, whatever the action, and moves no"
         " watermark.",
         "cars: an event more than 6m behind its arrival is late and counts at its arrival minus 6m.",
-        "cars: the watermark is the greatest time seen minus 2m; an event below it is out of order and counts at the"
-        " watermark; a late event may be moved a second time so.",
+        "cars: the watermark is the greatest time so far minus 2m; an event below it is out of order and counts at the"
+        " watermark; so a late event may be moved twice.",
         "Windows: tumbling, 10m, (start, end], with ends at 0001-01-01T00:00:00Z and every 10m from there.",
         "Windows still open at the end of the log are emitted (end_of_log: flush).",
     ]
 
 
 def test_under_drop_nothing_counts_elsewhere() -> None:
-    told = policy(changed(ANALYTICS, ("2m}", "2m, action: drop}")))
-    assert "late and is dropped" in told
-    assert "out of order and is dropped" in told
-    assert "counts at" not in told
+    described = policy(changed(ANALYTICS, ("2m}", "2m, action: drop}")))
+    assert "late and is dropped" in described
+    assert "out of order and is dropped" in described
+    assert "counts at" not in described
 
 
-def test_substreams_and_their_null_keys_are_told() -> None:
-    told = policy(changed(ANALYTICS, ("timestamp_by: at", "timestamp_by: at, over: [booth, toll]")))
-    assert "each input partition and (booth, toll) has a watermark of its own" in told
-    assert "so is one with a null in (booth, toll)" in told
+def test_substreams_and_their_null_keys_are_described() -> None:
+    described = policy(changed(ANALYTICS, ("timestamp_by: at", "timestamp_by: at, over: [booth, toll]")))
+    assert "each input partition and (booth, toll) has a watermark of its own" in described
+    assert "so is one with a null in (booth, toll)" in described
 
 
-def test_without_timestamp_by_no_policy_is_told_and_nothing_about_it_is_open() -> None:
+def test_without_timestamp_by_no_policy_is_described_and_nothing_about_it_is_open() -> None:
     text = changed(ANALYTICS, (", timestamp_by: at", ""))
     assert "cars: events count at their arrival time; no ordering policy applies." in policy(text)
     assert open_points(text) == ""
     assert "cars: without timestamp_by the ordering policy does not apply" in remarks(parse_job(text))
 
 
-def test_every_ambiguity_says_how_it_is_settled() -> None:
+def test_every_ambiguity_has_an_answer() -> None:
     for base in (ANALYTICS, ATLAS, INSIGHT):
         found = ambiguities(parse_job(base))
         assert found
@@ -108,7 +108,7 @@ def test_every_ambiguity_says_how_it_is_settled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "words"),
+    ("old", "new", "text"),
     [
         ("late_arrival: 6m", "late_arrival: 6m, early_arrival: off", "no setting that switches its early guard off"),
         ("late_arrival: 6m", "late_arrival: 5s", "unset: 5s in the portal"),
@@ -116,7 +116,7 @@ def test_every_ambiguity_says_how_it_is_settled() -> None:
         ("out_of_order: 2m", "out_of_order: 7m", "the smaller of the two"),
         ("out_of_order: 2m", "action: drop", "exactly at the watermark"),
         ("timestamp_by: at", "timestamp_by: at, over: [booth]", "late_arrival with over"),
-        ("timestamp_by: at", "timestamp_by: at, over: [booth]", "early guard acts on substreams"),
+        ("timestamp_by: at", "timestamp_by: at, over: [booth]", "early guard applies to substreams"),
         ("{size: 10m}", "{size: 10m, offset: -1ms}", "sign of a window's offset"),
         ("{size: 10m}", "{size: 7m}", "origin of a grid of 7m"),
         ("tumbling: {size: 10m}", "hopping: {size: 10m, hop: 20m}", "hop greater than the size"),
@@ -130,14 +130,14 @@ def test_every_ambiguity_says_how_it_is_settled() -> None:
         ("query:", "end_of_log: hold\nquery:", "ends exactly at the watermark"),
     ],
 )
-def test_an_open_point_of_stream_analytics_is_told_only_where_the_job_touches_it(
-    old: str, new: str, words: str
+def test_an_open_point_of_stream_analytics_is_listed_only_where_the_job_depends_on_it(
+    old: str, new: str, text: str
 ) -> None:
-    assert words not in open_points(ANALYTICS)
-    assert words in open_points(changed(ANALYTICS, (old, new)))
+    assert text not in open_points(ANALYTICS)
+    assert text in open_points(changed(ANALYTICS, (old, new)))
 
 
-def test_the_rule_of_sessions_says_when_they_open_at_a_check_point() -> None:
+def test_the_rule_of_sessions_states_when_they_open_at_a_check_point() -> None:
     sessions = changed(ANALYTICS, ("tumbling: {size: 10m}", "session: {timeout: 1m, max_duration: 10m}"))
     assert (
         "Windows: sessions, one chain for all, that end 1m after their last event, or at the first of the check points"
@@ -170,12 +170,12 @@ JOIN = changed(
 )
 
 
-def test_a_join_is_told_with_its_bound_and_with_what_is_open_about_it() -> None:
-    told = policy(JOIN)
-    assert "a and b are joined on equal booth and DATEDIFF(minute, a, b) from 0 to 10" in told
-    assert "an event of a without a partner counts 10 minute(s) after its time." in told
+def test_a_join_is_described_with_its_bound_and_its_open_points() -> None:
+    described = policy(JOIN)
+    assert "a and b are joined on equal booth and DATEDIFF(minute, a, b) from 0 to 10" in described
+    assert "an event of a without a match counts 10 minute(s) after its time." in described
     assert "DATEDIFF counts boundaries crossed" in open_points(JOIN)
-    assert "left event without a partner" in open_points(JOIN)
+    assert "left event without a match" in open_points(JOIN)
     assert "left event without" not in open_points(changed(JOIN, (", kind: left", "")))
 
 
@@ -187,13 +187,13 @@ def test_an_open_point_of_some_inputs_names_them() -> None:
 # -- atlas -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_policy_of_atlas_is_told() -> None:
-    told = policy(ATLAS)
-    assert "the least over the input's partitions of the greatest event time each has seen" in told
-    assert "once the watermark reaches its end plus 2m" in told
-    assert "there is no early guard" in told
-    assert "[start, end), with starts at 1970-01-01T00:00:00Z and every 5m from there" in told
-    assert "held back (end_of_log: hold)" in told
+def test_the_policy_of_atlas_is_described() -> None:
+    described = policy(ATLAS)
+    assert "the least over the input's partitions of each one's greatest event time" in described
+    assert "once the watermark reaches its end plus 2m" in described
+    assert "there is no early guard" in described
+    assert "[start, end), with starts at 1970-01-01T00:00:00Z and every 5m from there" in described
+    assert "are emitted (end_of_log: hold)" in described
 
 
 def test_processing_time_windows_have_no_watermark_and_no_lateness() -> None:
@@ -204,7 +204,7 @@ def test_processing_time_windows_have_no_watermark_and_no_lateness() -> None:
     assert "allowedLateness" not in open_points(text)
 
 
-def test_idle_timeouts_are_told_to_close_nothing_by_themselves() -> None:
+def test_idle_timeouts_are_described_as_closing_nothing_by_themselves() -> None:
     assert "idle timeouts" not in policy(ATLAS)
     text = changed(ATLAS, ("allowed_lateness: 2m", "allowed_lateness: 2m, idle_timeout: 1m"))
     assert "idle timeouts close nothing by themselves" in policy(text)
@@ -212,7 +212,7 @@ def test_idle_timeouts_are_told_to_close_nothing_by_themselves() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "words"),
+    ("old", "new", "text"),
     [
         ("allowed_lateness: 2m", "allowed_lateness: 3s", "allowedLateness left out"),
         ("{size: 5m}", "{size: 5m, offset: 1m}", "offsetFromUtc"),
@@ -222,12 +222,12 @@ def test_idle_timeouts_are_told_to_close_nothing_by_themselves() -> None:
         ("tumbling: {size: 5m}", "session: {gap: 1m}", "When a session closes"),
     ],
 )
-def test_an_open_point_of_atlas_is_told_only_where_the_job_touches_it(old: str, new: str, words: str) -> None:
-    assert words not in open_points(ATLAS)
-    assert words in open_points(changed(ATLAS, (old, new)))
+def test_an_open_point_of_atlas_is_listed_only_where_the_job_depends_on_it(old: str, new: str, text: str) -> None:
+    assert text not in open_points(ATLAS)
+    assert text in open_points(changed(ATLAS, (old, new)))
 
 
-def test_late_documents_of_sessions_are_told() -> None:
+def test_late_documents_of_sessions_are_described() -> None:
     sessions = changed(ATLAS, ("tumbling: {size: 5m}", "session: {gap: 1m, partition_by: [booth]}"))
     assert "A document below the watermark that fits no open session is late" in policy(sessions)
     assert "sessions of documents less than 1m apart, one chain for each (booth)," in policy(sessions)
@@ -236,21 +236,21 @@ def test_late_documents_of_sessions_are_told() -> None:
 # -- stream_insight --------------------------------------------------------------------------------------------------
 
 
-def test_the_policy_of_stream_insight_is_told() -> None:
-    told = policy(INSIGHT)
-    assert "points: start time is at, and each lasts 1us; the whole input is one timeline" in told
-    assert "time advances after every 10 event(s), to the last start minus 5s; end edges do not count." in told
-    assert "a CTI at or below the current one changes nothing" in told
-    assert "an event that starts before the current time is dropped." in told
-    assert "emitted is what ended at or before the last CTI" in told
+def test_the_policy_of_stream_insight_is_described() -> None:
+    described = policy(INSIGHT)
+    assert "points: start time is at, and each lasts 1us; the whole input is one timeline" in described
+    assert "time advances after every 10 event(s), to the last start minus 5s; end edges do not count." in described
+    assert "a CTI at or below the current one changes nothing" in described
+    assert "an event that starts before the current time is dropped." in described
+    assert "only windows that ended at or before the last CTI are emitted" in described
 
 
-def test_a_negative_delay_is_told_as_an_advance() -> None:
+def test_a_negative_delay_is_described_as_an_advance() -> None:
     assert "to the last start plus 1us" in policy(changed(INSIGHT, ("delay: 5s", "delay: -1us")))
 
 
 def test_adjust_moves_no_point() -> None:
-    assert "dropped, under adjust as under drop" in policy(changed(INSIGHT, ("action: drop", "action: adjust")))
+    assert "is dropped, under adjust, too" in policy(changed(INSIGHT, ("action: drop", "action: adjust")))
 
 
 EDGES = ("timestamp_by: at", "timestamp_by: at, shape: edge, end_by: ends, edge_by: edge, match_on: [plate]")
@@ -259,45 +259,46 @@ ADJUST = ("action: drop", "action: adjust")
 
 
 def test_adjust_moves_start_edges_and_leaves_a_late_end_open() -> None:
-    told = policy(changed(INSIGHT, EDGES, ADJUST))
-    assert "edges: edge says start or end; an end edge ends at ends the start edge of equal at and (plate)" in told
-    assert "a start edge before the current time is moved to begin there." in told
-    assert "what it should have ended stays open" in told
+    described = policy(changed(INSIGHT, EDGES, ADJUST))
+    assert "edges: edge is start or end; an end edge ends at ends the start edge of equal at and (plate)" in described
+    assert "a start edge before the current time is moved to it." in described
+    assert "and its start edge stays open" in described
 
 
 def test_adjust_moves_an_interval_that_ends_after_the_current_time() -> None:
-    assert "begins there if it ends after it; else it is dropped" in policy(changed(INSIGHT, INTERVALS, ADJUST))
+    assert "begins at it if it ends after it; else it is dropped" in policy(changed(INSIGHT, INTERVALS, ADJUST))
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "text"),
     [
         ((("delay: 5s", "delay: -1us"),), "tick is 100ns"),
         ((("delay: 5s", "delay: -1us"), INTERVALS, ADJUST), "old start or its new one"),
-        ((("{every: 10}", "{every: 5s}"),), "What the duration is measured from"),
+        ((("{every: 10}", "{every: 5s}"),), "Where the duration begins"),
         ((INTERVALS, ADJUST), "ends exactly at the current time"),
         ((EDGES, ADJUST), "A late end edge under Adjust"),
         ((EDGES,), "whose start edge was dropped"),
         ((EDGES,), "which one an end edge ends"),
         ((EDGES, ("query:", "end_of_log: flush\nquery:")), "event that never ends"),
-        ((("tumbling: {size: 5s}", "count: {n: 3}"),), "Count windows take no built-in aggregates"),
+        ((("tumbling: {size: 5s}", "count: {n: 3}"),), "Count windows have no built-in aggregates"),
     ],
 )
-def test_an_open_point_of_stream_insight_is_told_only_where_the_job_touches_it(
-    changes: tuple[tuple[str, str], ...], words: str
+def test_an_open_point_of_stream_insight_is_listed_only_where_the_job_depends_on_it(
+    changes: tuple[tuple[str, str], ...], text: str
 ) -> None:
-    assert words not in open_points(INSIGHT)
-    assert words in open_points(changed(INSIGHT, *changes))
+    assert text not in open_points(INSIGHT)
+    assert text in open_points(changed(INSIGHT, *changes))
 
 
 def test_a_cti_after_every_event_leaves_nothing_open_about_counting() -> None:
     each = changed(INSIGHT, ("{every: 10}", "{every: 1}"))
     assert "dropped events count towards" in open_points(INSIGHT)
     assert "dropped events count towards" not in open_points(each)
-    assert "not the newest" not in open_points(each)
+    assert "need not be the newest" in open_points(INSIGHT)
+    assert "need not be the newest" not in open_points(each)
 
 
-def test_an_import_is_told_and_its_interleaving_is_open() -> None:
+def test_an_import_is_described_and_its_interleaving_is_open() -> None:
     two = changed(
         INSIGHT,
         ("inputs: {cars: {", 'inputs: {pace: {columns: "at TIMESTAMP", timestamp_by: at}, cars: {'),
@@ -307,7 +308,7 @@ def test_an_import_is_told_and_its_interleaving_is_open() -> None:
         ),
     )
     assert "cars: time also advances with input pace." in policy(two)
-    assert "cars: Which imported CTI precedes which event" in open_points(two)
+    assert "cars: The order of imported CTIs and events" in open_points(two)
 
 
 # -- the command -----------------------------------------------------------------------------------------------------
@@ -331,14 +332,14 @@ def test_check_lists_the_open_points_in_its_json(
     file = tmp_path_factory.mktemp("jobs") / "example.yaml"
     file.write_text(INSIGHT)
     assert run(["check", str(file), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    printed = json.loads(capsys.readouterr().out)
     job = parse_job(INSIGHT)
-    assert told["ambiguities"] == ambiguities(job)
-    assert told["policy"] == describe_policy(job)
-    assert told["read_range"] == describe_read_range(job)
+    assert printed["ambiguities"] == ambiguities(job)
+    assert printed["policy"] == describe_policy(job)
+    assert printed["read_range"] == describe_read_range(job)
 
 
-def test_a_read_range_that_a_plan_can_make_less_says_so_and_one_that_it_cannot_says_why() -> None:
+def test_an_open_read_range_states_whether_a_summary_bounds_it_and_why_not() -> None:
     text = """
 tailrace: 1
 job: example
@@ -348,10 +349,9 @@ ordering: {{}}
 query: {{from: cars, window: {{tumbling: {{size: 1h}}}}, aggregates: {{n: "count(*)"}}}}
 """
     assert describe_read_range(parse_job(text.format(time="at")))[-1] == (
-        "A plan, which has the log to ask, reads less: it carries in what earlier arrivals left behind, from the log's"
-        " summary."
+        "A plan reads less: the log's summary gives the initial state that earlier arrivals led to."
     )
     assert (
-        "No summary of the log makes it less"
+        "A summary of the log does not bound it"
         in describe_read_range(parse_job(text.format(time="at + interval 1 hour")))[-1]
     )

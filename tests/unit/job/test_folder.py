@@ -35,7 +35,7 @@ def test_files_that_are_not_yaml_are_passed_over(tmp_path: Path) -> None:
     assert [path.name for path in job_files(tmp_path)] == ["a.yaml", "b.yml"]
 
 
-def test_a_broken_file_stands_beside_the_good_ones_with_its_error(tmp_path: Path) -> None:
+def test_a_broken_file_is_listed_with_its_error(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text(GOOD.replace("from: cars", "from: car"), encoding="utf-8")
     (tmp_path / "good.yaml").write_text(GOOD, encoding="utf-8")
     found = load_folder(tmp_path)
@@ -46,7 +46,7 @@ def test_a_broken_file_stands_beside_the_good_ones_with_its_error(tmp_path: Path
 def test_the_second_file_of_a_job_is_an_error_that_names_the_first(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(GOOD, encoding="utf-8")
     (tmp_path / "b.yaml").write_text(GOOD, encoding="utf-8")
-    assert "job 'good' is described by a.yaml already" in str(load_folder(tmp_path)[tmp_path / "b.yaml"])
+    assert "job 'good' is already defined in a.yaml" in str(load_folder(tmp_path)[tmp_path / "b.yaml"])
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:

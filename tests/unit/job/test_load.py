@@ -1,4 +1,4 @@
-"""Job files: what they mean, and how a mistake in one is told."""
+"""Job files: the jobs that they define, and the errors about mistakes in them."""
 
 from __future__ import annotations
 
@@ -73,31 +73,31 @@ def test_every_change_of_meaning_changes_the_fingerprint(old: str, new: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "line", "key", "words"),
+    ("old", "new", "line", "key", "text"),
     [
         ("late_arrival", "late_arival", 8, "ordering.late_arival", "did you mean 'late_arrival'?"),
         ("5m", "5 minutes", 8, "ordering.late_arrival", "not a duration"),
         ("5m", "5", 8, "ordering.late_arrival", "lacks a unit"),
         ("5m", "-5m", 8, "ordering.late_arrival", "negative"),
-        ("size: 10m", "size: 0s", 12, "query.window.tumbling.size", "longer than nothing"),
+        ("size: 10m", "size: 0s", 12, "query.window.tumbling.size", "longer than 0s"),
         ("size: 10m", "sise: 10m", 12, "query.window.tumbling.sise", "did you mean 'size'?"),
         ("tumbling", "tumblin", 12, "query.window.tumblin", "did you mean 'tumbling'?"),
         ("from: cars", "from: car", 10, "query.from", "did you mean 'cars'?"),
         ("[booth]", "[both]", 11, "query.group_by.0", "did you mean 'booth'?"),
         ("count(*)", "cuont(*)", 13, "query.aggregates.n", "did you mean 'count'?"),
         ("count(*)", "sum(tol)", 13, "query.aggregates.n", "did you mean 'toll'?"),
-        ("count(*)", "sum(sum(toll))", 13, "query.aggregates.n", "looks beyond one row"),
+        ("count(*)", "sum(sum(toll))", 13, "query.aggregates.n", "depends on other rows"),
         ("count(*)", "sum(rand())", 13, "query.aggregates.n", "may not be used"),
         ("count(*)", "max(reflect('a', 'b'))", 13, "query.aggregates.n", "may not be used"),
-        ("count(*)", "sum((SELECT 1))", 13, "query.aggregates.n", "looks beyond one row"),
+        ("count(*)", "sum((SELECT 1))", 13, "query.aggregates.n", "depends on other rows"),
         ("count(*)", "percentile_cont(toll)", 13, "query.aggregates.n", "lacks its fraction"),
         ("count(*)", "percentile_cont(toll, 2)", 13, "query.aggregates.n", "between 0 and 1"),
-        ("n: ", "booth: ", 13, "query.aggregates.booth", "taken in the result"),
-        ("n: ", "window_end: ", 13, "query.aggregates.window_end", "taken in the result"),
+        ("n: ", "booth: ", 13, "query.aggregates.booth", "the result already has"),
+        ("n: ", "window_end: ", 13, "query.aggregates.window_end", "the result already has"),
         ("TIMESTAMP", "TIMESTAMP_NTZ", 6, "inputs.cars.columns", "instants are TIMESTAMP"),
-        ("booth STRING", "sequence STRING", 6, "inputs.cars.columns", "belongs to the arrival log"),
+        ("booth STRING", "sequence STRING", 6, "inputs.cars.columns", "is a column of the arrival log"),
         ("booth STRING", "__booth STRING", 6, "inputs.cars.columns", "two underscores"),
-        ("booth STRING", "AT STRING", 6, "inputs.cars.columns", "stands there twice"),
+        ("booth STRING", "AT STRING", 6, "inputs.cars.columns", "is listed twice"),
         ("timestamp_by: at", "timestamp_by: axles", 7, "inputs.cars.timestamp_by", "not an instant"),
         ("timestamp_by: at", "timestamp_by: at\n    shape: point", 8, "inputs.cars.shape", "stream_insight"),
         ("stream_analytics", "stream_analytic", 3, "profile", "did you mean 'stream_analytics'?"),
@@ -107,11 +107,11 @@ def test_every_change_of_meaning_changes_the_fingerprint(old: str, new: str) -> 
         ("job: example", "job: example\njob: other", 3, "job", "twice"),
     ],
 )
-def test_a_mistake_is_told_with_line_and_key(old: str, new: str, line: int, key: str, words: str) -> None:
+def test_an_error_names_line_and_key(old: str, new: str, line: int, key: str, text: str) -> None:
     with pytest.raises(JobFileError) as caught:
         parse_job(changed(old, new), file="example.yaml")
     assert (caught.value.line, caught.value.key) == (line, key)
-    assert words in str(caught.value)
+    assert text in str(caught.value)
     assert str(caught.value).startswith(f"example.yaml:{line}: {key}: ")
     assert caught.value.exit_code == 2
 
@@ -124,14 +124,14 @@ def test_processing_time_takes_neither_lateness_nor_idle_timeout(given: str) -> 
     with pytest.raises(JobFileError) as caught:
         parse_job(changed(ordering, f"ordering:\n  boundary: processing_time\n  {given}", atlas), file="example.yaml")
     assert str(caught.value) == (
-        f"example.yaml:10: ordering.{key}: windows by processing_time take no '{key}', since nothing is late there;"
-        " leave it out, or choose boundary: event_time"
+        f"example.yaml:10: ordering.{key}: '{key}' has no effect with boundary: processing_time, where nothing is"
+        " late; leave it out, or set boundary: event_time"
     )
     assert parse_job(changed(ordering, f"ordering: {{boundary: event_time, {given}}}", atlas)).profile == "atlas"
     assert parse_job(changed(ordering, "ordering: {boundary: processing_time}", atlas)).profile == "atlas"
 
 
-def test_broken_yaml_is_told_with_its_line() -> None:
+def test_an_error_about_yaml_names_its_line() -> None:
     with pytest.raises(JobFileError, match="not valid YAML") as caught:
         parse_job(changed("[booth]", "[booth"))
     assert caught.value.line is not None
@@ -202,7 +202,7 @@ def test_the_helpers_of_stream_insight_set_all_four(advance: str, expected: Stre
 
 
 @pytest.mark.parametrize(
-    ("ordering", "words"),
+    ("ordering", "text"),
     [
         ("{advance: {every: 10}}", "'action' is missing"),
         ("{advance: {every: 0}, action: drop}", "1 or more"),
@@ -211,10 +211,10 @@ def test_the_helpers_of_stream_insight_set_all_four(advance: str, expected: Stre
         ("{advance: increasing, action: drop}", "did you mean 'increasing_start_time'?"),
     ],
 )
-def test_mistakes_in_stream_insight_are_told(ordering: str, words: str) -> None:
+def test_mistakes_in_stream_insight_are_errors(ordering: str, text: str) -> None:
     with pytest.raises(JobFileError) as caught:
         parse_job(changed("{late_arrival: 5m, out_of_order: 2m}", ordering, INSIGHT))
-    assert words in str(caught.value)
+    assert text in str(caught.value)
 
 
 def test_stream_insight_advances_by_events_or_by_time() -> None:

@@ -64,7 +64,7 @@ def test_a_plan_is_printed_as_text_or_json_and_changes_nothing(job: str, capsys:
     assert (data["read_from"], data["read_to"]) == ("2026-01-01T11:45:00Z", "2026-01-01T12:10:05Z")
     assert data["settled"] is True
     assert run(["plan", job, "--from", "2026-01-01T12:00:00Z"]) == 0
-    assert "unsettled: the read range goes on to the end of the log" in capsys.readouterr().out
+    assert "unsettled: the read range ends with the log" in capsys.readouterr().out
     assert sorted(Path(job).parent.rglob("*")) == before
 
 
@@ -117,5 +117,5 @@ def test_a_plan_shows_what_its_initial_state_costs(job: str, capsys: pytest.Capt
     assert run(["plan", job, "--from", "2026-01-01T12:00:00Z", "--to", "2026-01-01T12:30:00Z"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "read the arrivals [2026-01-01T00:00:00Z, 2026-01-01T23:59:59.999999Z] of arrivals/cars" in printed
-    assert "initial state of cars from _cache/summaries/cars: 1 of 1 days of arrivals are not kept there yet" in printed
+    assert "initial state of cars from _cache/summaries/cars: it lacks 1 of 1 days of arrivals" in printed
     assert "settled: no later arrival changes the result" in printed

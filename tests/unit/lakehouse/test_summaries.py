@@ -24,7 +24,7 @@ from pipelines.lakehouse.schema import arrivals_schema
 from pipelines.plan.initial_state import Summary, SummaryRow, summary_key_of
 from pipelines.reference.events import place_of
 from pipelines.replay.builder import make_plan
-from pipelines.transcripts.history import ListedHistory
+from pipelines.transcripts.listed_history import ListedHistory
 
 BEGIN = parse_instant("2026-01-01T00:00:00Z")
 DAYS = 4

@@ -13,7 +13,7 @@ from pipelines.job.load import parse_job
 from pipelines.plan.bounded_reads import BoundedReads, bounded_reads, why_whole_log
 from pipelines.plan.initial_state import InitialStates, initial_state_of
 from pipelines.reference.engine import Outcome, run
-from pipelines.transcripts.history import ListedHistory
+from pipelines.transcripts.listed_history import ListedHistory
 
 NOON = parse_instant("2026-01-01T12:00:00Z")
 RANGE = OutputRange(NOON, NOON + HOUR)
@@ -341,7 +341,7 @@ def test_a_snapshot_reads_every_endpoint_since_the_start_of_what_is_still_alive_
 @pytest.mark.parametrize(
     ("of", "why"),
     [
-        (job("atlas", "{session: {gap: 5m}}", "{boundary: processing_time}"), "clock"),
+        (job("atlas", "{session: {gap: 5m}}", "{boundary: processing_time}"), "a session by processing time"),
         (job("stream_insight", "{count: {n: 2}}", "{advance: {every: 1}, action: drop}"), "count window"),
         (
             job(

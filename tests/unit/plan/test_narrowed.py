@@ -9,7 +9,7 @@ from pipelines.core.time import MINUTE, format_instant, parse_instant
 from pipelines.job.load import parse_job
 from pipelines.plan.read_range import narrowed
 from pipelines.reference.engine import run
-from pipelines.transcripts.history import ListedHistory
+from pipelines.transcripts.listed_history import ListedHistory
 
 NOON = parse_instant("2026-01-01T12:00:00Z")
 RANGE = OutputRange(NOON, NOON + 60 * MINUTE)

@@ -64,7 +64,9 @@ def test_an_atlas_day_is_settled_once_every_partition_has_closed_its_last_window
     passed = [(0, "03T00:05:00", "03T00:05:00"), (1, "03T00:05:00", "03T00:05:00")]
     later = [(0, "03T00:06:00", "03T00:06:00"), (1, "03T00:07:00", "03T00:07:00")]
     found = settled(tmp_path, ATLAS, *FIRST, *SECOND, *passed, *later)
-    assert found == Settled(date(2026, 3, 2), "the slowest partition, bikes/0, last spoke at 2026-03-03T00:06:00Z")
+    assert found == Settled(
+        date(2026, 3, 2), "the last arrival of the slowest partition, bikes/0, was at 2026-03-03T00:06:00Z"
+    )
     assert plan_is_settled(tmp_path, ATLAS, "02")
     assert not plan_is_settled(tmp_path, ATLAS, "03")
 
@@ -94,8 +96,8 @@ def test_undeclared_partitions_settle_no_atlas_day_and_the_answer_says_what_woul
         tmp_path, job("atlas", "{allowed_lateness: 5m}"), *FIRST, *SECOND, (0, "05T12:00:00", "05T12:00:00")
     )
     assert found.day is None
-    assert "no day is settled: an input partition not heard so far" in found.why
-    assert "'partitions' of input bikes says how many there are" in found.why
+    assert "no day is settled: the watermark would wait for an input partition" in found.why
+    assert "set 'partitions' of input bikes" in found.why
 
 
 def test_a_log_shorter_than_a_day_has_no_settled_day(tmp_path: Path) -> None:
@@ -117,7 +119,7 @@ def test_a_log_shorter_than_a_day_has_no_settled_day(tmp_path: Path) -> None:
         ),
         (
             job("atlas", "{boundary: processing_time}", "{session: {gap: 1h}}", ", partitions: 2"),
-            "a session by the clock goes on as long as arrivals do",
+            "a session by processing time continues as long as arrivals follow each other",
         ),
     ],
 )

@@ -104,7 +104,7 @@ class Change:
 
 def round_changes(job: Job) -> Iterator[Change]:
     """Every setting at every round value, one setting at a time."""
-    inputs = _inputs(job)
+    inputs = job.window_query.inputs
     for names in [*((name,) for name in inputs), *([inputs] if len(inputs) > 1 else [])]:
         for setting in _round_settings(job.ordering(names[0])):
             yield from with_setting(job, names, setting)
@@ -114,7 +114,7 @@ def round_changes(job: Job) -> Iterator[Change]:
 
 def round_pairs(job: Job) -> Iterator[Change]:
     """Every two settings of the ordering at likely values, the same for all inputs."""
-    names = _inputs(job)
+    names = job.window_query.inputs
     by_field: dict[str, list[Setting]] = {}
     for field, value in _round_settings(job.ordering(names[0])):
         if value in _LIKELY_US or not isinstance(value, int) or not field.endswith("_us"):
@@ -128,7 +128,7 @@ def round_pairs(job: Job) -> Iterator[Change]:
 
 def threshold_changes(job: Job, fates: Sequence[Fate], bounds_us: Sequence[int]) -> Iterator[Change]:
     """One tolerance at a time, at the values where these events' verdicts or windows (``bounds_us``) can change."""
-    for name in _inputs(job):
+    for name in job.window_query.inputs:
         mine = [fate for fate in fates if fate.input == name and fate.event_time_us is not None]
         for field, thresholds_us in _thresholds(job.ordering(name), mine, bounds_us):
             for value_us in _representatives(thresholds_us):
@@ -165,7 +165,7 @@ def with_setting(job: Job, names: Sequence[str], setting: Setting) -> Iterator[C
     )
     if orderings == job.orderings:
         return
-    owner = f"{names[0]}." if len(names) < len(_inputs(job)) else ""
+    owner = f"{names[0]}." if len(names) < len(job.window_query.inputs) else ""
     written = " and ".join(sorted({_written(one, field) for one in before}))
     yield Change(
         dataclasses.replace(job, orderings=orderings),
@@ -181,11 +181,6 @@ def roundest(low_us: int, high_us: int) -> int | None:
     """The roundest duration in ``[low_us, high_us]``, None where that is empty."""
     multiples = (-(-low_us // unit_us) * unit_us for unit_us in _UNITS_US)
     return next((value_us for value_us in multiples if value_us <= high_us), None)
-
-
-def _inputs(job: Job) -> tuple[str, ...]:
-    join = job.window_query.join
-    return (join.left, join.right) if join is not None else job.window_query.sources
 
 
 def _round_settings(ordering: Ordering) -> Iterator[Setting]:

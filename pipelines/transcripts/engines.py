@@ -1,4 +1,4 @@
-"""Run one case on an engine and bring the results into the one form that is judged."""
+"""Run one case on an engine and convert the results to the one form that is judged."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pipelines.core.errors import TailraceError
-from pipelines.core.model import Arrival, Fate, Input, Job, OutputRange, WindowRow
+from pipelines.core.model import Arrival, Input, Job, OutputRange
 from pipelines.core.time import to_datetime
+from pipelines.core.verdicts import VERDICT_FIELDS
 from pipelines.job.expressions import instant_sql
-from pipelines.plan.bounded_reads import bounded_reads
 from pipelines.plan.initial_state import InitialStates
 from pipelines.plan.watermark_strategy import SORT, WatermarkStrategy
 from pipelines.reference import engine
-from pipelines.transcripts.history import ListedHistory
-from pipelines.transcripts.judge import Outcome, Row, judge
-from pipelines.transcripts.read import Case
+from pipelines.transcripts.judge import Outcome, Row, judge, planned_reads
+from pipelines.transcripts.read import VERDICT_KEYS, Case
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,17 +24,12 @@ if TYPE_CHECKING:
     from pipelines.batch.engine import LogSlices
     from pipelines.core.expressions import Evaluate
 
-ENGINES = ("reference", "spark", "stream")
-"""One event at a time, the batch program, the live run."""
-
 _TINY_PROGRAMS = {
-    # a case has a handful of rows: tasks, files and replanning would cost more than the work
+    # a case has a few rows: tasks, files and adaptive planning would cost more than the work
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
 }
-
-
 _LOG_COLUMNS = (
     ("arrival_time", "timestamp"),
     ("input_partition", "int"),
@@ -60,12 +54,17 @@ class Verdict:
         """Did the engine give exactly what the case expects?"""
         return not self.differences
 
+    def as_dict(self) -> dict[str, object]:
+        """JSON-ready data."""
+        differences = list(self.differences)
+        return {"name": self.case.name, "engine": self.engine, "passed": self.passed, "differences": differences}
+
 
 def run_case(case: Case, engine: str, *, session: SparkSession | None = None, debug: bool = False) -> Verdict:
-    """Run and judge ``case`` on ``engine``; a crash of the engine is a difference that names the exception.
+    """Run and judge ``case`` on the engine ``reference``, ``spark`` or ``stream``.
 
-    ``session`` left out: the process's Spark session, started only if the engine needs it. Under ``debug`` a crash
-    passes through with its stack trace.
+    A crash of the engine is a difference that names the exception; with ``debug`` it is raised with its stack trace.
+    ``session`` left out: the process's Spark session, started only if the engine needs it.
     """
     try:
         if case.refused is not None:
@@ -73,7 +72,7 @@ def run_case(case: Case, engine: str, *, session: SparkSession | None = None, de
         elif engine == "reference":
             outcome = run_reference(case)
         elif engine == "stream":
-            from pipelines.transcripts.stream import run_stream
+            from pipelines.transcripts.stream_engine import run_stream
 
             (outcome,) = run_stream([case], session)
         else:
@@ -90,7 +89,7 @@ def run_case(case: Case, engine: str, *, session: SparkSession | None = None, de
 
 
 def run_reference(case: Case) -> Outcome:
-    """What the reference engine gives for ``case``; it reads the whole log and cuts its results to the range."""
+    """The results of the reference engine for ``case``; it reads the whole log and cuts its results to the range."""
     from pipelines.batch.spark.expressions import SparkExpressions
 
     assert case.job is not None
@@ -103,43 +102,18 @@ def run_reference(case: Case) -> Outcome:
 
 
 def reference_outcome(outcome: engine.Outcome) -> Outcome:
-    """What the reference engine gave, in the one form for all engines."""
-    return Outcome(tuple(map(_fate, outcome.fates)), tuple(map(_window, outcome.windows)))
-
-
-def _fate(fate: Fate) -> Row:
-    return {
-        "input": fate.input,
-        "partition": fate.input_partition,
-        "sequence": fate.sequence,
-        "arrival_time": fate.arrival_time_us,
-        "event_time": fate.event_time_us,
-        "verdict": fate.verdict,
-        "reasons": list(fate.reasons),
-        "system_timestamp": fate.system_timestamp_us,
-        "lifetime_end": fate.lifetime_end_us,
-        "watermark": fate.watermark_us,
-        "missed_windows": list(fate.missed_windows_us),
-    }
-
-
-def _window(row: WindowRow) -> Row:
-    return {
-        "window_start": row.window_start_us,
-        "window_end": row.window_end_us,
-        "window_id": row.window_id,
-        **row.values,
-    }
+    """The reference engine's outcome in the one form for all engines."""
+    return Outcome.of(outcome.fates, outcome.windows)
 
 
 # -- spark -----------------------------------------------------------------------------------------------------------
 
 
 def run_spark(case: Case, session: SparkSession | None = None) -> Outcome:
-    """What the batch engine gives for ``case`` from no more than the arrivals inside the plan's read range."""
+    """The results of the batch engine for ``case`` from the arrivals inside the plan's read range alone."""
     assert case.job is not None
     spark = session or _session()
-    reads = bounded_reads(case.job, case.output, ListedHistory(case.job, case.arrivals))
+    reads = planned_reads(case)
     log = [arrival for arrival in case.arrivals if arrival.arrival_time_us in reads.range]
     try:
         return run_batch(case.job, arrival_frames(spark, case.job, log), case.output, reads.initial_states)
@@ -155,12 +129,12 @@ def run_batch(
     strategy: WatermarkStrategy = SORT,
     slices: LogSlices | None = None,
 ) -> Outcome:
-    """What the batch engine gives for ``arrivals``, collected; errors pass through."""
+    """The results of the batch engine for ``arrivals``, collected; errors are raised."""
     from pipelines.batch import engine
     from pipelines.batch.spark.local_rows import local_rows
 
     result = engine.run(job, arrivals, output, initial_states, strategy, slices=slices)
-    verdicts = [_spark_fate(row) for row in local_rows(result.verdicts)]
+    verdicts = [_verdict(row) for row in local_rows(result.verdicts)]
     windows = [{key: row[key] for key in row if key != "output_date"} for row in local_rows(result.windows)]
     return Outcome(tuple(verdicts), tuple(windows))
 
@@ -173,7 +147,7 @@ def _session() -> SparkSession:
 
 @contextmanager
 def tiny_programs(spark: SparkSession) -> Iterator[None]:
-    """Session settings for programs of a few rows, taken back afterwards."""
+    """Session settings for programs of a few rows, restored afterwards."""
     before = {key: spark.conf.get(key, None) for key in _TINY_PROGRAMS}
     for key, value in _TINY_PROGRAMS.items():
         spark.conf.set(key, value)
@@ -187,11 +161,9 @@ def tiny_programs(spark: SparkSession) -> Iterator[None]:
                 spark.conf.set(key, old)
 
 
-def _spark_fate(row: Mapping[str, Any]) -> Row:
-    renamed = {("partition" if key == "input_partition" else key): value for key, value in row.items()}
-    renamed["reasons"] = list(renamed["reasons"] or [])
-    renamed["missed_windows"] = list(renamed["missed_windows"] or [])
-    return renamed
+def _verdict(row: Mapping[str, Any]) -> Row:
+    values = {key: row[name] for key, (name, _) in zip(VERDICT_KEYS, VERDICT_FIELDS, strict=True)}
+    return values | {name: values[name] or [] for name in ("reasons", "missed_windows")}
 
 
 def arrival_frames(spark: SparkSession, job: Job, arrivals: Sequence[Arrival]) -> dict[str, DataFrame]:

@@ -1,13 +1,13 @@
-"""What every check answers: did it pass, how many rows failed, and which."""
+"""The result that every check gives: did it pass, how many rows failed, and which."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 
 from pipelines.core.model import AnyOf, Job, Session
 
-SAMPLE = 20
+SAMPLE_ROWS = 20
 """How many failed rows a result names; it counts them all."""
 
 
@@ -16,9 +16,9 @@ class CheckResult:
     """One check over one range.
 
     ``blocking``: if it fails, nothing built on the table should go on. ``failed_rows`` counts every row that fails,
-    once however many rules it breaks; ``sample`` holds the first :data:`SAMPLE` of them as JSON-ready data: their key
-    columns, ``problem``, and where one column is at fault its ``column`` and ``value``. ``description`` says in
-    sentences what was checked or what is wrong.
+    once however many rules it breaks; ``sample`` contains the first :data:`SAMPLE_ROWS` of them as JSON-ready data:
+    their key columns, ``problem``, and where one column is at fault its ``column`` and ``value``. ``description`` is
+    in sentences: what was checked, or what is wrong. ``counts`` are further numbers by name.
     """
 
     name: str
@@ -27,28 +27,17 @@ class CheckResult:
     failed_rows: int
     sample: tuple[Mapping[str, object], ...]
     description: str
+    counts: Mapping[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, object]:
-        """JSON-ready data."""
-        return {
-            "name": self.name,
-            "passed": self.passed,
-            "blocking": self.blocking,
-            "failed_rows": self.failed_rows,
-            "sample": [dict(row) for row in self.sample],
-            "description": self.description,
-        }
-
-
-def blocked_by(results: tuple[CheckResult, ...] | list[CheckResult]) -> list[CheckResult]:
-    """The blocking checks that failed: empty means go on."""
-    return [result for result in results if result.blocking and not result.passed]
+        """JSON-ready data, without the counts."""
+        return {name: value for name, value in asdict(self).items() if name != "counts"}
 
 
 def keys_are_unique(job: Job) -> bool:
     """Whether two results never share start, end, id and group keys.
 
-    Sessions of several chains may, where what parts the chains is no group key.
+    Sessions may, where a column of ``partition_by`` is no group key.
     """
     window = job.window_query.window
     members = [member for _, member in window.members] if isinstance(window, AnyOf) else [window]

@@ -1,0 +1,67 @@
+"""The rules of the semantics page and the docstrings of the engines name each other."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ENGINES = ("reference", "batch", "live")
+RULES = re.compile(r"\b([GSAI])(\d{1,2})(?: to \1(\d{1,2}))?\b")
+
+NOT_OF_ENGINES = {
+    "G3": "no function: every engine looks at earlier arrivals only; a property of transcripts and replays",
+    "G4": "no function of live: a window without rows is never formed",
+    "I18": "the helpers are other names of settings: the job file's loader resolves them",
+}
+
+
+def on_the_page() -> set[str]:
+    """Every rule of a table on the semantics page."""
+    text = (ROOT / "docs" / "semantics.md").read_text()
+    return set(re.findall(r"^\| ([GSAI]\d{1,2}) \|", text, re.MULTILINE))
+
+
+def named_in(text: str) -> set[str]:
+    """The rules that a text names; ``S3 to S5`` names three."""
+    return {
+        f"{letter}{number}"
+        for letter, first, last in RULES.findall(text)
+        for number in range(int(first), int(last or first) + 1)
+    }
+
+
+def docstrings(folder: Path) -> str:
+    """All docstrings and comments of a folder's modules."""
+    found = []
+    for path in sorted(folder.rglob("*.py")):
+        text = path.read_text()
+        found += [line for line in text.splitlines() if line.lstrip().startswith("#")]
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)):
+                found.append(ast.get_docstring(node) or "")
+            if (
+                isinstance(node, ast.Expr)
+                and isinstance(node.value, ast.Constant)
+                and isinstance(node.value.value, str)
+            ):
+                found.append(node.value.value)
+    return "\n".join(found)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_rule_of_the_page_is_named_where_the_engine_implements_it(engine: str) -> None:
+    named = named_in(docstrings(ROOT / "pipelines" / engine))
+    assert sorted(on_the_page() - named - NOT_OF_ENGINES.keys()) == []
+
+
+def test_a_rule_that_code_names_is_on_the_page() -> None:
+    named = named_in(docstrings(ROOT / "pipelines"))
+    assert sorted(named - on_the_page()) == []
+
+
+def test_what_no_engine_implements_is_a_rule_of_the_page() -> None:
+    assert NOT_OF_ENGINES.keys() <= on_the_page()
