@@ -191,7 +191,7 @@ class Job:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of all fields but those of :data:`CHANGE_NO_RESULT`, 64 hex digits.
+        """SHA-256 of what engines read of the job (:data:`FINGERPRINTED`), 64 hex digits.
 
         Layout, comments and spelled-out defaults of the job file do not change it.
         """

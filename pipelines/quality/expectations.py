@@ -109,7 +109,8 @@ def check_matches_stream(lakehouse: Lakehouse, job: Job, output: OutputRange) ->
     rows = rows_of(job, "reconciliations", lakehouse, output)
     if rows is None:
         return None
-    wanted = ("window_start", "window_end", "window_id", *map(output_name, job.window_query.group_by), "status", "cause")
+    grouped = map(output_name, job.window_query.group_by)
+    wanted = ("window_start", "window_end", "window_id", *grouped, "status", "cause")
     keys = [name for name in wanted if name in rows.column_names]
     return _check(lakehouse, job, "matches_stream", "reconciliations", rows, reconciliation_expectations(), keys)
 
@@ -247,7 +248,11 @@ def _without_ids(suite: dict[str, Any]) -> dict[str, Any]:
 
 def _may_be_empty(job: Job) -> bool:
     """Whether a window may start where it ends, as snapshots of stream_analytics do."""
-    members = job.window_query.window.members if isinstance(job.window_query.window, AnyOf) else (("", job.window_query.window),)
+    members = (
+        job.window_query.window.members
+        if isinstance(job.window_query.window, AnyOf)
+        else (("", job.window_query.window),)
+    )
     return job.profile == "stream_analytics" and any(isinstance(window, Snapshot) for _, window in members)
 
 

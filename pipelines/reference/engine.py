@@ -214,7 +214,8 @@ def _windows(
         _window_row(job.window_query, span, window_id, inside)
         for window_id, window in job.window_query.windows
         for span, inside in _spread(job.window_query, profile, window, ordered, rows)
-        if span[1] in output and (job.end_of_log == "flush" or ordered.settled(span[1], _keys(job.window_query, inside[0])))
+        if span[1] in output
+        and (job.end_of_log == "flush" or ordered.settled(span[1], _keys(job.window_query, inside[0])))
     ]
     return sorted(found, key=lambda one: _result_order(job.window_query, one[0]))
 

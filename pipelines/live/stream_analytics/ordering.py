@@ -84,7 +84,8 @@ class StreamAnalyticsPolicy(OrderingPolicy):
     def emits_at_end(self, result: WindowResult) -> bool:
         """Whether ``end < M - out_of_order`` in each timeline that may have rows of the window's group: with ``over``,
         in those whose keys do not differ from the group keys."""
-        columns = [self._shared_name(*column.rpartition(".")[::2]) for column in self.compiled.job.window_query.group_by]
+        group_by = self.compiled.job.window_query.group_by
+        columns = [self._shared_name(*column.rpartition(".")[::2]) for column in group_by]
         group = dict(zip(columns, map(grouping_key, result.values), strict=False))
         for name in self.compiled.sources:
             part, ordering = self._settings(name)
