@@ -55,6 +55,10 @@ class GroupScope:
             node, f"column '{'.'.join(path)}' is neither a group key nor inside an aggregate: add it to GROUP BY"
         )
 
+    def within(self, record: Typed, path: tuple[str, ...], node: exp.Expr) -> Typed:
+        """What ``path`` leads to in a record."""
+        return self.row.within(record, path, node)
+
     def call(self, node: exp.Expr) -> Typed | None:
         """A group key, an aggregate, the window's end or its id."""
         if is_timestamp(node):

@@ -49,7 +49,7 @@ _CASTS: dict[str, type[exp.Cast]] = {"CAST": exp.Cast, "TRY_CAST": exp.TryCast}
 _TYPES = "bigint, float, nvarchar(max), datetime, bit, record or array"
 
 
-class Over(exp.Expression):
+class Over(exp.Expression, exp.Func):
     """``this OVER (PARTITION BY .. ORDER BY .. LIMIT DURATION(..) WHEN ..)``; ``limit`` is the call of DURATION."""
 
     arg_types: ClassVar[dict[str, bool]] = {
