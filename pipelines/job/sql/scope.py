@@ -39,18 +39,22 @@ class Scope(Protocol):
     @property
     def time(self) -> str: ...
 
-    def resolve(self, path: tuple[str, ...], node: exp.Expression) -> Typed:
+    def resolve(self, path: tuple[str, ...], node: exp.Expr) -> Typed:
         """A column, or what the path leads to in records (Q42), without case; Refused where there is none."""
         ...
 
-    def call(self, node: exp.Expression) -> Typed | None:
-        """The value of a node that the clause has computed already: an aggregate, an analytic function, a group key.
+    def within(self, record: Typed, path: tuple[str, ...], node: exp.Expr) -> Typed:
+        """What ``path`` leads to in a record (Q42), without case; Refused where there is none."""
+        ...
+
+    def call(self, node: exp.Expr) -> Typed | None:
+        """The value of a node that the clause knows: System.Timestamp(), an aggregate, an analytic function, a key.
 
         None if the node is none of these; the translator then translates it itself. It asks for every node but
         literals, the outer before the inner.
         """
         ...
 
-    def place(self, node: exp.Expression) -> tuple[int, int]:
+    def place(self, node: exp.Expr) -> tuple[int, int]:
         """Line and column of a node in the file, counted from 1."""
         ...
