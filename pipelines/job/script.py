@@ -35,7 +35,8 @@ def build_script(
         key = sorted(others)[0].rstrip("_")
         raise say.error(f"does not go with 'sql', which is the whole query; leave '{key}' out", ("query", key))
     text, file = _text(say, section.query.sql or "")
-    settings = Settings(file, section.string_comparison, section.on_cast_error, _functions(say, section))
+    # what stops a run names the script without its folder: it is part of the expressions, and so of the fingerprint
+    settings = Settings(Path(file).name, section.string_comparison, section.on_cast_error, _functions(say, section))
     try:
         return load(text, inputs, references, settings)
     except Refused as refused:

@@ -40,6 +40,10 @@ class GroupScope:
 
     def resolve(self, path: tuple[str, ...], node: exp.Expr) -> Typed:
         """A group key, what the path leads to in one, or an alias."""
+        if node.parent is not None and self.row.between(node.parent) is not None:
+            raise self.row.places.refused(
+                node, "the times of the sources are gone after GROUP BY: join in a later step"
+            )
         if len(path) == 1 and not any(source.field(path[0]) for source in self.row.sources):
             alias = self.aliases.get(path[0].lower())
             if alias is not None:
