@@ -72,11 +72,6 @@ class GroupScope:
         known = self.known.get(self.row.shape(node))
         if known is not None:
             return known
-        if path_of(node) and isinstance(node, exp.Dot):
-            return self.resolve(path_of(node), node)
-        if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Identifier):
-            inner = self.call(node.this)
-            return None if inner is None else self.row.within(inner, (node.expression.name,), node)
         if is_analytic(node):
             raise self.row.places.refused(
                 node, f"{called(node)} OVER is neither a group key nor inside an aggregate: add it to GROUP BY"

@@ -191,11 +191,8 @@ class RowScope:
             if self.timeless:
                 raise self.places.refused(node, f"System.Timestamp() has no meaning {self.timeless}")
             return Typed(self.time, DATETIME)
-        path = path_of(node)
-        if path and isinstance(node, exp.Dot):
-            return self.resolve(tuple(_names(node)), node)
-        if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Identifier):
-            return None if is_window_id(node) else self._property(node)
+        if is_window_id(node):
+            raise self.places.refused(node, "System.Window().Id stands where a SELECT groups by Windows(..)")
         if not called(node):
             return None
         if self.values and (known := self.values.get(self.shape(node))) is not None:
@@ -211,11 +208,6 @@ class RowScope:
         if is_window(node):
             raise self.places.refused(node, f"{called(node)} stands in GROUP BY only")
         return None
-
-    def _property(self, node: exp.Dot) -> Typed | None:
-        """``f(x).name``, if what stands before the dot has been computed already."""
-        known = self.call(node.this)
-        return None if known is None else self.within(known, (node.expression.name,), node)
 
     def shape(self, node: exp.Expr) -> Shape:
         """What the node computes: equal for expressions that differ in case, parentheses and names of sources."""
