@@ -35,20 +35,20 @@ def build_script(
     if others:
         key = sorted(others)[0].rstrip("_")
         raise file.error(f"does not go with 'sql', which is the whole query; leave '{key}' out", ("query", key))
-    text, file = _text(file, section.query.sql or "")
-    # what stops a run names the script without its folder: it is part of the expressions, and so of the fingerprint
-    settings = Settings(Path(file).name, section.string_comparison, section.on_cast_error, _functions(file, section))
+    text, script = _text(file, section.query.sql or "")
+    # an error of a run names the script without its folder: it is part of the expressions, and so of the fingerprint
+    settings = Settings(Path(script).name, section.string_comparison, section.on_cast_error, _functions(file, section))
     try:
         return load(text, inputs, references, settings)
     except Refused as refused:
-        raise refused.at(file) from None
+        raise refused.at(script) from None
 
 
 def _text(file: JobFile, given: str) -> tuple[str, str]:
     """The script, and what messages call it: its path, or the key of the job file."""
     if _SELECT.search(given):
-        return given, f"{file.file}:query.sql" if file.file else "query.sql"
-    path = Path(file.file or "").parent / given.strip()
+        return given, f"{file.name}:query.sql" if file.name else "query.sql"
+    path = Path(file.name or "").parent / given.strip()
     try:
         return path.read_text(encoding="utf-8-sig"), str(path)
     except UnicodeDecodeError as error:
