@@ -12,7 +12,7 @@ from sqlglot import exp
 from pipelines.core.errors import did_you_mean
 from pipelines.core.expressions import quoted
 from pipelines.core.model import Column, Input
-from pipelines.core.steps import InputRows
+from pipelines.core.steps import SYSTEM_TIMESTAMP, InputRows
 from pipelines.job.sql.calls import path_of
 from pipelines.job.sql.expressions.context import name_of
 from pipelines.job.sql.grammar.syntax import Source as Named
@@ -61,6 +61,12 @@ class Inputs:
     def relation(self, named: Named) -> Relation:
         """The rows of an input with the clauses of this use of it."""
         given = self.inputs[job_name(named.name.name)]
+        if given.column(SYSTEM_TIMESTAMP) is not None:
+            raise self._places.refused(
+                named.start,
+                f"input '{given.name}' has a column {SYSTEM_TIMESTAMP}, as the time of each row is called:"
+                " give it another name in the job file",
+            )
         name = self._read_as(given, self._timed(given, named), named)
         payload = column_fields(given.columns)
         known = {one.name.lower() for one in payload}
@@ -85,7 +91,9 @@ class Inputs:
         if path and column is None and path[-1] == "eventenqueuedutctime":
             timestamp_by = None  # the arrival time, which is what an input without TIMESTAMP BY has
         else:
-            typed = self.values.of(named.timestamp_by, scope)
+            # an event whose time cannot be told is dropped at the input, whatever a failing CAST does elsewhere
+            settings = replace(self.values.settings, on_cast_error="null")
+            typed = Values(self._places, settings).of(named.timestamp_by, scope)
             if typed.type not in (DATETIME, TEXT):
                 raise self._places.refused(
                     named.timestamp_by,

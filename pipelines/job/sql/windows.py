@@ -65,7 +65,7 @@ class _Windows:
             "SLIDINGWINDOW": self._sliding,
             "SESSIONWINDOW": self._session,
         }
-        if is_timestamp(node) or called(node) == "SNAPSHOTWINDOW":
+        if is_timestamp(node):
             return Snapshot()
         if isinstance(node, Over) and called(node) != "SESSIONWINDOW":
             raise self.refused(node, f"{called(node)} takes no OVER: only sessions are formed for each key")
