@@ -14,6 +14,7 @@ from pipelines.job.diagnostics import Complaints
 from pipelines.job.inputs import build_input, check_same_log
 from pipelines.job.limits import limits_exceeded
 from pipelines.job.orderings import build_orderings, default_end_of_log
+from pipelines.job.pipeline import build_pipeline, with_pipeline_ordering, with_pipeline_time
 from pipelines.job.query import build_query, build_stream_columns, build_stream_outputs
 from pipelines.job.references import build_reference
 from pipelines.job.yaml import Document, load_all
@@ -54,8 +55,15 @@ def _job(say: Complaints, data: Any) -> model.Job:
     for part in inputs:
         check_same_log(say, part, by_name)
     references = tuple(build_reference(say, name, part, by_name) for name, part in section.references.items())
+    query: model.Query | Steps
+    if section.query.pipeline is not None:
+        pipeline = build_pipeline(say, section, inputs[0], references)
+        inputs = (with_pipeline_time(say, inputs[0], pipeline),)
+        section = with_pipeline_ordering(say, section, pipeline.ordering)
+        query = pipeline.query
+    else:
+        query = build_query(say, section, by_name)
     orderings = build_orderings(say, section, by_name)
-    query = build_query(say, section, by_name)
     job = model.Job(
         name=section.job,
         profile=section.profile,
