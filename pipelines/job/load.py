@@ -17,6 +17,7 @@ from pipelines.job.orderings import build_orderings, default_end_of_log
 from pipelines.job.pipeline import build_pipeline, with_pipeline_ordering, with_pipeline_time
 from pipelines.job.query import build_query, build_stream_columns, build_stream_outputs
 from pipelines.job.references import build_reference
+from pipelines.job.script import build_script
 from pipelines.job.yaml import Document, load_all
 from pipelines.job.yaml import Path as KeyPath
 
@@ -60,10 +61,15 @@ def _job(say: Complaints, data: Any) -> model.Job:
         pipeline = build_pipeline(say, section, inputs[0], references)
         inputs = (with_pipeline_time(say, inputs[0], pipeline),)
         section = with_pipeline_ordering(say, section, pipeline.ordering)
+    orderings = build_orderings(say, section, by_name)
+    if section.query.pipeline is not None:
         query = pipeline.query
+    elif section.query.sql is not None:
+        loaded = build_script(say, section, by_name, {part.name: part for part in references})
+        query, inputs = loaded.steps, loaded.inputs
+        orderings += tuple((part.name, dict(orderings)[str(part.same_log_as)]) for part in inputs[len(by_name) :])
     else:
         query = build_query(say, section, by_name)
-    orderings = build_orderings(say, section, by_name)
     job = model.Job(
         name=section.job,
         profile=section.profile,
