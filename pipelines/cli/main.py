@@ -20,6 +20,7 @@ from pipelines.core.errors import TailraceError
 COMMANDS = (
     "demo",
     "check",
+    "import",
     "ingest",
     "stream",
     "plan",
@@ -31,6 +32,9 @@ COMMANDS = (
     "report",
     "doctor",
 )
+
+_MODULES = {"import": "imports"}
+"""The modules of commands whose names are no names of modules."""
 
 OTHER_FAILURE = 4
 """Exit code of a failure that Tailrace does not know: most often the environment's."""
@@ -58,7 +62,7 @@ def application() -> Commands:
             raise typer.Exit(2)
 
     for name in COMMANDS:
-        importlib.import_module(f"pipelines.cli.{name}").register(app)
+        importlib.import_module(f"pipelines.cli.{_MODULES.get(name, name)}").register(app)
     return app
 
 

@@ -19,7 +19,6 @@ from pipelines.job.atlas_pipeline.values import (
     Value,
     fields_of,
     kind_of,
-    number_sql,
     record,
     settled,
     want,
@@ -101,7 +100,7 @@ def _sum(group: Accumulating, _: str, node: Any) -> Value:
     if kind_of(value.type) not in ("number", "open"):
         group.scope.shared.note(f"$sum over {value.sql}, which is no number, is always 0")
         return Value("0L", BIGINT)
-    column = group.aggregate("sum", number_sql(value))
+    column = group.aggregate("sum", value.sql)
     integer = whole(value.type)
     return Value(f"coalesce({column}, {'0L' if integer else '0D'})", BIGINT if integer else FLOAT)
 

@@ -14,7 +14,7 @@ from pipelines.job.atlas_pipeline.documents import Documents, internal_name
 from pipelines.job.atlas_pipeline.match import condition
 from pipelines.job.atlas_pipeline.scope import Scope
 from pipelines.job.atlas_pipeline.text import Doc, Items
-from pipelines.job.atlas_pipeline.values import Guess, Value, settled, type_of
+from pipelines.job.atlas_pipeline.values import Guess, Value, column_value, settled
 from pipelines.job.sql.types import Record
 
 _LEFT, _RIGHT = "document", "found"
@@ -46,12 +46,12 @@ def lookup(
         raise scope.refused(f"$lookup gives an array of matches; {_UNWIND}")
     name, found, guess = _collection(scope, named["from"], references, guesses)
     local = scope.value(f"${scope.constant('localField', named['localField'], str)}")
-    right = Scope(scope.shared, {one: Value(quoted(one), kind, True) for one, kind in found.properties})
+    right = Scope(scope.shared, found)
     key = scope.constant("foreignField", named["foreignField"], str)
     if guess is not None:
         guess.field(key.split(".")[0])
     foreign = right.value(f"${key}")
-    rows = Projected(ReferenceRows(name), tuple(Computed(one, quoted(one)) for one, _ in found.properties))
+    rows = Projected(ReferenceRows(name), tuple(Computed(one, value.sql) for one, value in found.items()))
     kept = _conditions(right, named.get("pipeline", Items()))
     documents.drop_failed()
     columns = [(internal_name(one), value) for one, value in documents.fields.items()]
@@ -66,7 +66,8 @@ def lookup(
         for one, (column, value) in zip(documents.fields, columns, strict=True)
     }
     documents.hidden = {column: f"{_LEFT}.{quoted(column)}" for column in documents.hidden}
-    fields[field] = Value(_RIGHT, guess or found, True)
+    kind = Record(tuple((one, settled(value.type)) for one, value in found.items()))
+    fields[field] = Value(_RIGHT, guess or kind, True)
     documents.project(fields.items(), line)
 
 
@@ -80,14 +81,14 @@ def unwound(scope: Scope, body: Any) -> tuple[str, bool]:
 
 def _collection(
     scope: Scope, source: Any, references: Mapping[str, Reference], guesses: dict[str, Guess] | None
-) -> tuple[str, Record, Guess | None]:
+) -> tuple[str, dict[str, Value], Guess | None]:
+    """Name, fields, and where undeclared fields are gathered."""
     collection = source.get("coll") if isinstance(source, Doc) else source
     if not isinstance(collection, str) or not reference_name(collection):
         raise scope.refused("$lookup needs the name of a collection in 'from', like {db: 'plant', coll: 'machines'}")
     name = reference_name(collection)
     if name in references:
-        columns = references[name].columns
-        return name, Record(tuple((one.name, type_of(one.type)) for one in columns)), None
+        return name, {one.name: column_value(one) for one in references[name].columns}, None
     if guesses is None:
         raise scope.refused(
             f"collection '{collection}' is not declared; give its columns as references.{name},"
@@ -96,9 +97,7 @@ def _collection(
             else f"collection '{collection}' is not declared; give its columns as references.{name} in the job file"
         )
     guess = guesses.setdefault(name, Guess())
-    known = settled(guess) if guess.fields else Record(())
-    assert isinstance(known, Record)
-    return name, known, guess
+    return name, {one: Value(quoted(one), kind, True) for one, kind in guess.fields.items()}, guess
 
 
 def _conditions(scope: Scope, pipeline: Any) -> str:

@@ -20,7 +20,6 @@ from pipelines.job.atlas_pipeline.values import (
     fields_of,
     kind_of,
     literal,
-    number_sql,
     record,
     settled,
     want,
@@ -164,8 +163,7 @@ def _compared(scope: Scope, value: Value, name: str, wanted: Value) -> str:
     if one != other and one != "open":
         scope.shared.note(f"{value.sql} is compared with a value of another type, which is never true")
         return "false"
-    left, right = (number_sql(value), number_sql(wanted)) if other == "number" else (value.sql, wanted.sql)
-    return f"coalesce({left} {_SIGNS[name]} {right}, false)"
+    return f"coalesce({value.sql} {_SIGNS[name]} {wanted.sql}, false)"
 
 
 def _regex(scope: Scope, value: Value, pattern: str, options: str) -> str:
@@ -293,7 +291,7 @@ def _number(scope: Scope, value: Value) -> str:
     want(value, FLOAT)
     if kind_of(value.type) not in ("number", "open"):
         raise scope.refused(f"{value.sql} is not a number, but a schema limits it")
-    return number_sql(value)
+    return value.sql
 
 
 def _limit(scope: Scope, name: str, one: Any) -> str:

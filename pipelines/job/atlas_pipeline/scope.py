@@ -19,13 +19,11 @@ from pipelines.job.atlas_pipeline.values import (
     fields_of,
     kind_of,
     literal,
-    number_sql,
     record,
     settled,
     step_into,
     unified,
     want,
-    whole,
 )
 from pipelines.job.sql.types import BIGINT, BIT, FLOAT, NULL, TEXT, Array, Record, Type
 
@@ -206,7 +204,7 @@ class Scope:
         want(value, FLOAT)
         kind = kind_of(value.type)
         if kind == "number":
-            return Value(number_sql(value), BIGINT if settled(value.type) != FLOAT and whole(value.type) else FLOAT)
+            return value
         if kind == "null":
             return Value("CAST(NULL AS BIGINT)", BIGINT)
         raise self.mismatch(name, "a number", value, node)

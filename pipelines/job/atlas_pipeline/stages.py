@@ -21,7 +21,7 @@ from pipelines.job.atlas_pipeline.operators import OPERATORS
 from pipelines.job.atlas_pipeline.projection import add_fields, project, replace_root, replace_with, unset
 from pipelines.job.atlas_pipeline.scope import Scope, Shared, shown
 from pipelines.job.atlas_pipeline.text import Doc, Items, Processor, Refused
-from pipelines.job.atlas_pipeline.values import Guess, Value, element_of, fields_of, kind_of, record, type_of, want
+from pipelines.job.atlas_pipeline.values import Guess, Value, column_value, element_of, fields_of, kind_of, record, want
 from pipelines.job.atlas_pipeline.window import (
     WINDOWS,
     WindowStage,
@@ -133,7 +133,7 @@ class _Reading:
         body = stage.body
         if not isinstance(body, Doc):
             raise Refused("$source needs a document of settings")
-        fields = {one.name: Value(quoted(one.name), type_of(one.type), True) for one in columns}
+        fields = {one.name: column_value(one) for one in columns}
         guess = self.guesses.documents if self.guesses is not None else None
         if guess is not None:
             fields |= {name: Value(quoted(name), kind, True) for name, kind in guess.fields.items()}
@@ -143,7 +143,7 @@ class _Reading:
         scope = self.documents.scope(body.line)
         self.timestamp_by = _event_time(scope, body.get("timeField"))
         self.shared.guards.clear()
-        self.source = _source_name(body)
+        self.source = source_name(body)
         if "partitionIdleTimeout" in body:
             timeout_us = _timeout(scope, body["partitionIdleTimeout"])
             self.ordering["partition_idle_timeout"] = format_duration(timeout_us)
@@ -341,7 +341,7 @@ def _timeout(scope: Scope, node: Any) -> int:
     return length_us(scope, Doc(partitionIdleTimeout=node), "partitionIdleTimeout")
 
 
-def _source_name(body: Doc) -> str:
+def source_name(body: Doc) -> str:
     """What the source is called: its topic, collection, stream or connection."""
     for key in ("topic", "coll", "stream", "connectionName"):
         one = body[key][0] if isinstance(body.get(key), Items) and body[key] else body.get(key)

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import sqlglot
-from sqlglot import exp
-
 from pipelines.core.expressions import quoted
+from pipelines.core.query import Column
 from pipelines.job.atlas_pipeline.text import Instant
+from pipelines.job.sql.expressions.conversions import spark_type
+from pipelines.job.sql.spark_types import differs, type_of
 from pipelines.job.sql.types import BIGINT, BIT, DATETIME, FLOAT, NULL, TEXT, Array, Map, Opaque, Record, Scalar, Type
 
 
@@ -60,8 +60,6 @@ class Value:
     pairs: tuple[tuple[str, Value], ...] | None = None
 
 
-_WHOLE = frozenset({"tinyint", "smallint", "int"})
-_SPARK = {"bigint": "BIGINT", "float": "DOUBLE", "nvarchar(max)": "STRING", "datetime": "TIMESTAMP", "bit": "BOOLEAN"}
 _PATH = re.compile(r"[\w`.]+")
 
 
@@ -94,46 +92,11 @@ def _double_sql(value: float) -> str:
     return f"CAST('{plain}' AS DOUBLE)" if plain.lstrip("-") in ("inf", "nan") else f"{plain}D"
 
 
-def type_of(spark: str) -> Type:
-    """The type of a column that is declared so."""
-    return _type(exp.DataType.build(spark, dialect="spark"))
-
-
-def _type(kind: exp.DataType) -> Type:
-    if kind.this == exp.DataType.Type.STRUCT:
-        return Record(tuple((one.name, _type(one.args["kind"])) for one in kind.expressions))
-    if kind.this == exp.DataType.Type.ARRAY:
-        return Array(_type(kind.expressions[0]))
-    if kind.this == exp.DataType.Type.MAP:
-        return Map(_type(kind.expressions[1]))
-    name = kind.sql("spark").lower()
-    simple = {"bigint": BIGINT, "double": FLOAT, "string": TEXT, "timestamp": DATETIME, "boolean": BIT}
-    return simple.get(name, Opaque(name))
-
-
-def spark_type(kind: Kind) -> str:
-    """The type in Spark's DDL; of null alone STRING."""
-    match kind:
-        case Guess():
-            return spark_type(kind.as_type())
-        case Record(properties):
-            inner = ", ".join(f"{_ddl_name(name)}: {spark_type(one)}" for name, one in properties)
-            return f"STRUCT<{inner}>"
-        case Array(element):
-            return f"ARRAY<{spark_type(element)}>"
-        case Map(value):
-            return f"MAP<STRING, {spark_type(value)}>"
-        case Opaque(spark):
-            return spark.upper()
-        case Scalar(name):
-            return _SPARK.get(name, "STRING")
-
-
-def _ddl_name(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z_]\w*", name) and name.upper() not in _KEYWORDS else quoted(name)
-
-
-_KEYWORDS = sqlglot.Dialect.get_or_raise("spark").tokenizer_class.KEYWORDS
+def column_value(column: Column) -> Value:
+    """A column as the field of a document: whole numbers are BIGINT, other numbers DOUBLE, dates TIMESTAMP."""
+    kind = type_of(column.type)
+    sql = quoted(column.name)
+    return Value(f"CAST({sql} AS {spark_type(kind)})" if differs(column.type) else sql, kind, True)
 
 
 def kind_of(kind: Kind) -> str:
@@ -153,8 +116,8 @@ def kind_of(kind: Kind) -> str:
             return "array"
         case Map():
             return "map"
-        case Opaque(spark):
-            return "number" if spark in _WHOLE or spark == "float" or spark.startswith("decimal") else "other"
+        case Opaque():
+            return "other"
         case Scalar(name):
             return _KINDS[name]
 
@@ -174,15 +137,7 @@ def want(value: Value, kind: Type) -> None:
 
 def whole(kind: Kind) -> bool:
     """Whether a number of this type has no fraction."""
-    resolved = kind.as_type() if isinstance(kind, Guess) else kind
-    return resolved == BIGINT or (isinstance(resolved, Opaque) and resolved.spark in _WHOLE)
-
-
-def number_sql(value: Value) -> str:
-    """The number as BIGINT or DOUBLE."""
-    if value.type in (BIGINT, FLOAT) or isinstance(value.type, Guess):
-        return value.sql
-    return f"CAST({value.sql} AS {'BIGINT' if whole(value.type) else 'DOUBLE'})"
+    return settled(kind) == BIGINT
 
 
 def fields_of(value: Value) -> tuple[tuple[str, Value], ...]:
@@ -228,6 +183,11 @@ def step_into(value: Value, name: str, fresh: Callable[[], str]) -> Value | None
     if isinstance(value.type, Map):
         return Value(f"{value.sql}[{text_sql(name)}]", value.type.value, True)
     return dict(fields_of(value)).get(name)
+
+
+def ddl(kind: Type) -> str:
+    """The type in Spark's DDL; STRING where nothing but null is known."""
+    return re.sub(r"\bVOID\b", "STRING", spark_type(kind))
 
 
 def settled(kind: Kind) -> Type:
@@ -281,4 +241,4 @@ def conformed(value: Value, kind: Type, fresh: Callable[[], str]) -> str:
         variable = fresh()
         inner = conformed(Value(variable, element_of(value)), kind.element, fresh)
         return f"transform({value.sql}, {variable} -> {inner})"
-    return f"CAST({value.sql} AS {spark_type(kind)})"
+    return f"CAST({value.sql} AS {ddl(kind)})"

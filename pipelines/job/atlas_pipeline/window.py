@@ -25,7 +25,7 @@ from pipelines.job.atlas_pipeline.accumulators import (
 from pipelines.job.atlas_pipeline.documents import Documents, internal_name
 from pipelines.job.atlas_pipeline.scope import Scope
 from pipelines.job.atlas_pipeline.text import Doc, Refused
-from pipelines.job.atlas_pipeline.values import Value, fields_of, kind_of, record, spark_type
+from pipelines.job.atlas_pipeline.values import Value, fields_of, kind_of, record
 from pipelines.job.sql.types import DATETIME, NULL, Record
 
 WINDOWS = ("$tumblingWindow", "$hoppingWindow", "$sessionWindow")
@@ -215,8 +215,7 @@ def keep_documents(documents: Documents, stage: WindowStage, line: int, limit: i
     if not fields and documents.shared.opened is None:
         raise making.scope.refused("the documents have no fields left")
     inner = ", ".join(
-        f"'{name}', " + (value.sql if value.type != NULL else f"CAST(NULL AS {spark_type(NULL)})")
-        for name, value in fields.items()
+        f"'{name}', " + (value.sql if value.type != NULL else "CAST(NULL AS STRING)") for name, value in fields.items()
     )
     every = making.collected(f"named_struct({inner})", documents.order, limit)
     names = dict(documents.fields)

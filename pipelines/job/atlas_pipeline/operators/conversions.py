@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pipelines.job.atlas_pipeline.scope import Operator, Scope
-from pipelines.job.atlas_pipeline.values import Value, conformed, kind_of, number_sql, want, whole
+from pipelines.job.atlas_pipeline.values import Value, conformed, kind_of, want, whole
 from pipelines.job.sql.types import BIGINT, BIT, DATETIME, FLOAT, TEXT, Type
 
 _TYPES: dict[object, str] = {
@@ -49,7 +49,7 @@ def converted(scope: Scope, value: Value, to: str, name: str) -> tuple[str, str 
         case "string", _:
             return _as_text(scope, value, name), None
         case "bool", "number":
-            return f"({number_sql(value)} <> 0)", None
+            return f"({value.sql} <> 0)", None
         case "bool", "bool":
             return sql, None
         case "bool", _:
@@ -57,12 +57,12 @@ def converted(scope: Scope, value: Value, to: str, name: str) -> tuple[str, str 
         case "date", "date":
             return sql, None
         case "date", "number":
-            return f"timestamp_millis(CAST({number_sql(value)} AS BIGINT))", None
+            return f"timestamp_millis(CAST({value.sql} AS BIGINT))", None
         case "date", "text":
             return _tried(sql, iso_date_sql(sql))
         case (("int" | "long" | "double" | "decimal"), "number"):
             target = "BIGINT" if to in ("int", "long") else "DOUBLE"
-            return f"CAST({number_sql(value)} AS {target})", None
+            return f"CAST({value.sql} AS {target})", None
         case (("int" | "long" | "double" | "decimal"), "text"):
             target = "BIGINT" if to in ("int", "long") else "DOUBLE"
             return _tried(sql, f"try_cast({sql} AS {target})")
@@ -85,7 +85,7 @@ def _as_text(scope: Scope, value: Value, name: str) -> str:
         case "number" if whole(value.type):
             return f"CAST({value.sql} AS STRING)"
         case "number":
-            number = number_sql(value)
+            number = value.sql
             plain = f"{number} = floor({number}) AND abs({number}) < 1e15D"
             return f"CASE WHEN {plain} THEN CAST(CAST({number} AS BIGINT) AS STRING) ELSE CAST({number} AS STRING) END"
         case "bool":

@@ -12,7 +12,6 @@ from pipelines.job.atlas_pipeline.values import (
     element_of,
     kind_of,
     literal,
-    number_sql,
     settled,
     unified,
     want,
@@ -29,7 +28,7 @@ def same(scope: Scope, a: Value, b: Value) -> str:
     want(b, settled(a.type))
     kinds = {kind_of(a.type), kind_of(b.type)}
     if kinds == {"number"}:
-        return f"({number_sql(a)} <=> {number_sql(b)})"
+        return f"({a.sql} <=> {b.sql})"
     if "null" in kinds:
         other = a if kind_of(b.type) == "null" else b
         return "true" if kinds == {"null"} else f"({other.sql} IS NULL)"
@@ -45,7 +44,6 @@ def ordered(scope: Scope, sign: str, a: Value, b: Value) -> str:
     want(a, settled(b.type))
     want(b, settled(a.type))
     one, other = kind_of(a.type), kind_of(b.type)
-    left, right = (number_sql(a), number_sql(b)) if one == other == "number" else (a.sql, b.sql)
     by_null = {
         "<": f"({a.sql} IS NULL AND {b.sql} IS NOT NULL)",
         "<=": f"({a.sql} IS NULL)",
@@ -53,7 +51,7 @@ def ordered(scope: Scope, sign: str, a: Value, b: Value) -> str:
         ">=": f"({b.sql} IS NULL)",
     }[sign]
     if one == other or "open" in (one, other):
-        return f"coalesce({left} {sign} {right}, {by_null})"
+        return f"coalesce({a.sql} {sign} {b.sql}, {by_null})"
     if "null" in (one, other):
         return by_null
     scope.shared.note(f"{a.sql} and {b.sql} are of different types: their order is that of the types")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pipelines.job.atlas_pipeline.scope import Operator, Scope
-from pipelines.job.atlas_pipeline.values import Value, element_of, kind_of, number_sql, whole
+from pipelines.job.atlas_pipeline.values import Value, element_of, kind_of, whole
 from pipelines.job.sql.types import BIGINT, DATETIME, FLOAT, Type
 
 
@@ -134,7 +134,7 @@ def _over_list(name: str) -> Operator:
             raise scope.refused(f"{name} adds numbers; these are of another type")
         element, total = scope.shared.fresh(), scope.shared.fresh()
         double = name == "$avg" or not whole(kind)
-        number = number_sql(Value(element, kind))
+        number = element
         start, step = ("0D", f"CAST({number} AS DOUBLE)") if double else ("0L", number)
         present = f"filter({array.sql}, {element} -> {element} IS NOT NULL)"
         added = f"coalesce(aggregate({present}, {start}, ({total}, {element}) -> {total} + {step}), {start})"
