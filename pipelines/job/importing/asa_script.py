@@ -67,6 +67,9 @@ class _Reading:
     def _input(self, name: str) -> Guess:
         return self.reads.inputs.setdefault(job_name(name), Guess())
 
+    def _read(self, name: str) -> _Seen:
+        return _Seen({}, self._input(name), frozenset({job_name(name)}))
+
     def _rows(self, rows: SyntaxRows) -> _Seen:
         if isinstance(rows, Select):
             return self._select(rows)
@@ -75,10 +78,7 @@ class _Reading:
 
     def _source(self, source: Source) -> _Seen:
         name = source.name.name.lower()
-        if name in self.steps:
-            seen = self.steps[name]
-        else:
-            seen = _Seen({}, self._input(name), frozenset({job_name(name)}))
+        seen = self.steps.get(name) or self._read(name)
         self._timed(source, seen)
         return seen
 
