@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from pipelines.core import model
 from pipelines.job import schema
 from pipelines.job.diagnostics import Complaints
-from pipelines.job.expressions import check_expression
+from pipelines.job.expressions import check_expression, columns_read
 from pipelines.job.sql.refusal import Refused
 from pipelines.job.sql.scope import Settings, UserFunction
 from pipelines.job.sql.script import Loaded, load
@@ -18,7 +19,7 @@ from pipelines.job.yaml import Path as KeyPath
 _KEY: KeyPath = ("query", "sql")
 _SELECT = re.compile(r"\bselect\s", re.IGNORECASE)
 _ARGUMENTS = ("x", "y", "z")
-"""What a function that names no arguments calls them."""
+"""What a function that names no arguments calls them: it has those up to the last one that it reads."""
 
 
 def build_script(
@@ -35,7 +36,8 @@ def build_script(
         key = sorted(others)[0].rstrip("_")
         raise say.error(f"does not go with 'sql', which is the whole query; leave '{key}' out", ("query", key))
     text, file = _text(say, section.query.sql or "")
-    settings = Settings(file, section.string_comparison, section.on_cast_error, _functions(say, section))
+    # what stops a run names the script without its folder: it is part of the expressions, and so of the fingerprint
+    settings = Settings(Path(file).name, section.string_comparison, section.on_cast_error, _functions(say, section))
     try:
         return load(text, inputs, references, settings)
     except Refused as refused:
@@ -62,7 +64,10 @@ def _functions(say: Complaints, section: schema.JobSection) -> dict[str, UserFun
         path: KeyPath = ("functions", name)
         if name.lower() in found:
             raise say.error("stands there twice; names are compared without case", path)
-        arguments, sql = (_ARGUMENTS, given) if isinstance(given, str) else (tuple(given.args), given.as_)
-        checked = say.at(path, lambda sql=sql, arguments=arguments: check_expression(sql, arguments))  # type: ignore[misc]
-        found[name.lower()] = UserFunction(arguments, checked)
+        arguments, text = (_ARGUMENTS, given) if isinstance(given, str) else (tuple(given.args), given.as_)
+        sql = say.at(path, partial(check_expression, text, arguments))
+        if isinstance(given, str):
+            last = max((_ARGUMENTS.index(one) for one in columns_read([sql])), default=-1)
+            arguments = _ARGUMENTS[: last + 1]
+        found[name.lower()] = UserFunction(arguments, sql)
     return found

@@ -26,9 +26,14 @@ _UNIT_OF = {short: unit for unit, names in _UNITS.items() for short in names}
 
 
 def called(node: exp.Expr) -> str:
-    """The name of the function that is called, in upper case; of anything else ''. OVER is looked through."""
+    """The name of the function that is called, in upper case; of anything else ''. OVER is looked through.
+
+    ``UDF.sum(x)`` calls the user's function, not SUM.
+    """
     if isinstance(node, Over):
         return called(node.this)
+    if isinstance(node.parent, exp.Dot) and node.parent.expression is node:
+        return ""
     if isinstance(node, exp.Anonymous) and isinstance(node.this, str):
         name = node.this.upper()
         return f"{name}WINDOW" if name in _SHORT else name
@@ -62,24 +67,19 @@ def is_window(node: exp.Expr) -> bool:
 
 def is_timestamp(node: exp.Expr) -> bool:
     """``System.Timestamp()``, with parentheses or without."""
-    if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Anonymous):
-        return (
-            path_of(node.this) == ("system",)
-            and called(node.expression) == "TIMESTAMP"
-            and not arguments(node.expression)
-        )
-    return path_of(node) == ("system", "timestamp")
+    return _is_of_system(node, "TIMESTAMP") or path_of(node) == ("system", "timestamp")
 
 
 def is_window_id(node: exp.Expr) -> bool:
     """``System.Window().Id``."""
-    return (
-        isinstance(node, exp.Dot)
-        and node.name.upper() == "ID"
-        and isinstance(node.this, exp.Dot)
-        and path_of(node.this.this) == ("system",)
-        and called(node.this.expression) == "WINDOW"
-    )
+    return isinstance(node, exp.Dot) and node.name.upper() == "ID" and _is_of_system(node.this, "WINDOW")
+
+
+def _is_of_system(node: exp.Expr, function: str) -> bool:
+    if not isinstance(node, exp.Dot) or path_of(node.this) != ("system",):
+        return False
+    call = node.expression
+    return isinstance(call, exp.Anonymous) and call.name.upper() == function and not call.expressions
 
 
 def path_of(node: exp.Expr) -> tuple[str, ...]:

@@ -40,6 +40,10 @@ class GroupScope:
 
     def resolve(self, path: tuple[str, ...], node: exp.Expr) -> Typed:
         """A group key, what the path leads to in one, or an alias."""
+        if node.parent is not None and self.row.between(node.parent) is not None:
+            raise self.row.places.refused(
+                node, "the times of the sources are gone after GROUP BY: join in a later step"
+            )
         if len(path) == 1 and not any(source.field(path[0]) for source in self.row.sources):
             alias = self.aliases.get(path[0].lower())
             if alias is not None:
@@ -68,11 +72,6 @@ class GroupScope:
         known = self.known.get(self.row.shape(node))
         if known is not None:
             return known
-        if path_of(node) and isinstance(node, exp.Dot):
-            return self.resolve(path_of(node), node)
-        if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Identifier):
-            inner = self.call(node.this)
-            return None if inner is None else self.row.within(inner, (node.expression.name,), node)
         if is_analytic(node):
             raise self.row.places.refused(
                 node, f"{called(node)} OVER is neither a group key nor inside an aggregate: add it to GROUP BY"

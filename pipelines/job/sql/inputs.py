@@ -21,10 +21,17 @@ from pipelines.job.sql.names import EVENT_FIELDS, Field, RowScope, Source
 from pipelines.job.sql.places import Places
 from pipelines.job.sql.relation import Relation
 from pipelines.job.sql.spark_types import differs, type_of
-from pipelines.job.sql.types import DATETIME, TEXT, Array, Map, Record, Type
+from pipelines.job.sql.types import BIGINT, BIT, DATETIME, FLOAT, TEXT, Array, Map, Record, Type
 from pipelines.job.sql.values import Values
 
-_TABLE_TYPES = {"RECORD": (Record, Map), "ARRAY": (Array,)}
+_TYPES = {
+    exp.DType.BIGINT: BIGINT,
+    exp.DType.FLOAT: FLOAT,
+    exp.DType.NVARCHAR: TEXT,
+    exp.DType.DATETIME: DATETIME,
+    exp.DType.BIT: BIT,
+}
+_RECORDS: dict[str, tuple[type[Type], ...]] = {"RECORD": (Record, Map), "ARRAY": (Array,)}
 
 
 def job_name(name: str) -> str:
@@ -148,13 +155,10 @@ class Inputs:
 
 
 def _agrees(kind: exp.DataType, type_: Type) -> bool:
-    text = kind.sql("tsql").upper()
-    if text in _TABLE_TYPES:
-        return isinstance(type_, _TABLE_TYPES[text])
-    try:
-        return type_of(kind.sql("spark")) == type_
-    except ValueError:
-        return False
+    """Is it the type of the query language that ``kind`` names?"""
+    if kind.this in _TYPES:
+        return _TYPES[kind.this] == type_
+    return isinstance(type_, _RECORDS.get(kind.sql("tsql").upper(), ()))
 
 
 def _same(one: Input, other: Input) -> bool:

@@ -227,17 +227,10 @@ def _bound(pair: tuple[int, str, str], low: int | None, high: int | None) -> Bou
 
 def _difference(node: exp.Expr, scope: RowScope) -> tuple[int, str, str] | None:
     """The unit in microseconds and the two sources of ``DATEDIFF(unit, a, b)``."""
-    given = arguments(node) if called(node) == "DATEDIFF" else []
-    if len(given) != 3:
+    sources = scope.between(node)
+    if sources is None:
         return None
-    paths = [path_of(one) for one in given[1:]]
-    known = {field.name.lower() for one in scope.sources for field in one.fields}
-    sources = [scope.source(path[0]) if len(path) == 1 and path[0] not in known else None for path in paths]
-    if sources[0] is None or sources[1] is None:
-        return None
-    if sources[0] is sources[1]:
+    left, right = sources
+    if left is right:
         raise scope.places.refused(node, "DATEDIFF between a source and itself bounds nothing: name both sources")
-    for one in sources:
-        if one is not None and not one.has_time:
-            raise scope.places.refused(node, f"{one.name} has no time: DATEDIFF takes streams")
-    return UNIT_US[unit(given[0], scope.places)], sources[0].name, sources[1].name
+    return UNIT_US[unit(arguments(node)[0], scope.places)], left.name, right.name

@@ -10,7 +10,16 @@ from sqlglot import exp
 from pipelines.core.errors import did_you_mean
 from pipelines.core.expressions import quoted
 from pipelines.core.steps import SYSTEM_TIMESTAMP
-from pipelines.job.sql.calls import called, is_aggregate, is_analytic, is_timestamp, is_window, is_window_id, path_of
+from pipelines.job.sql.calls import (
+    arguments,
+    called,
+    is_aggregate,
+    is_analytic,
+    is_timestamp,
+    is_window,
+    is_window_id,
+    path_of,
+)
 from pipelines.job.sql.expressions.conversions import spark_type
 from pipelines.job.sql.expressions.values import text
 from pipelines.job.sql.places import Places, offset
@@ -118,6 +127,18 @@ class RowScope:
         """The source of that name in any case."""
         return next((one for one in self.sources if one.name.lower() == name.lower()), None)
 
+    def between(self, node: exp.Expr) -> tuple[Source, Source] | None:
+        """The two sources of ``DATEDIFF(unit, a, b)``, which asks for the times of their rows (Q9)."""
+        given = arguments(node) if called(node) == "DATEDIFF" else []
+        paths = [path_of(one) for one in given[1:]]
+        found = [self.source(path[0]) for path in paths if len(path) == 1]
+        if len(given) != 3 or len(found) != 2 or found[0] is None or found[1] is None:
+            return None
+        for one in found:
+            if one is not None and not one.has_time:
+                raise self.places.refused(node, f"{one.name} has no time: DATEDIFF takes streams or columns")
+        return found[0], found[1]
+
     def _unknown(self, name: str, node: exp.Expr, sources: Sequence[Source]) -> Refused:
         if name.lower() == PROCESSED:
             return self.places.refused(
@@ -128,10 +149,13 @@ class RowScope:
 
     def resolve(self, path: tuple[str, ...], node: exp.Expr) -> Typed:
         """A column, or what the path leads to in records (Q42), without case."""
+        if len(path) == 1 and node.parent is not None and self.between(node.parent) is not None:
+            owner = self.source(path[0])
+            assert owner is not None
+            return Typed(owner.time, DATETIME)
         if len(path) == 1 and not any(source.field(path[0]) for source in self.sources):
-            if (owner := self.source(path[0])) is not None and _is_in_datediff(node):
-                return Typed(owner.time, DATETIME)
-            if (content := _in_double_quotes(node)) is not None:
+            content = _in_double_quotes(node)
+            if content is not None:
                 return Typed(text(content), TEXT)
         source, found, rest = self.find(path, node)
         return self.within(found.typed(source.prefix), rest, node)
@@ -167,11 +191,8 @@ class RowScope:
             if self.timeless:
                 raise self.places.refused(node, f"System.Timestamp() has no meaning {self.timeless}")
             return Typed(self.time, DATETIME)
-        path = path_of(node)
-        if path and isinstance(node, exp.Dot):
-            return self.resolve(tuple(_names(node)), node)
-        if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Identifier):
-            return None if is_window_id(node) else self._property(node)
+        if is_window_id(node):
+            raise self.places.refused(node, "System.Window().Id stands where a SELECT groups by Windows(..)")
         if not called(node):
             return None
         if self.values and (known := self.values.get(self.shape(node))) is not None:
@@ -187,11 +208,6 @@ class RowScope:
         if is_window(node):
             raise self.places.refused(node, f"{called(node)} stands in GROUP BY only")
         return None
-
-    def _property(self, node: exp.Dot) -> Typed | None:
-        """``f(x).name``, if what stands before the dot has been computed already."""
-        known = self.call(node.this)
-        return None if known is None else self.within(known, (node.expression.name,), node)
 
     def shape(self, node: exp.Expr) -> Shape:
         """What the node computes: equal for expressions that differ in case, parentheses and names of sources."""
@@ -220,10 +236,6 @@ def _names(node: exp.Expr) -> Iterator[str]:
         yield node.expression.name
     elif isinstance(node, exp.Column):
         yield from (part.name for part in node.parts)
-
-
-def _is_in_datediff(node: exp.Expr) -> bool:
-    return node.parent is not None and called(node.parent) == "DATEDIFF"
 
 
 def _in_double_quotes(node: exp.Expr) -> str | None:

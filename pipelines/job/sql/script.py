@@ -77,7 +77,8 @@ class _Script:
         self.steps: dict[str, Relation] = {}
         self.built: list[Step] = []
         self.passing: dict[str, syntax.Source] = {}
-        """Steps that are an input as it is, which may be given TIMESTAMP BY where they are read (Q4)."""
+        """Steps that are an input as it is, and are given TIMESTAMP BY where they are read (Q4)."""
+        self.timed = {one.name.name.lower() for one in self.script.sources() if one.timestamp_by is not None}
 
     def load(self) -> Loaded:
         for table in self.script.tables:
@@ -97,7 +98,7 @@ class _Script:
         self.inputs.check(table, source.columns)
 
     def _unknown(self, name: exp.Identifier) -> Refused:
-        known = [*self.steps, *self.inputs.inputs, *self.references]
+        known = [*self.steps, *self.passing, *self.inputs.inputs, *self.references]
         return self.places.refused(
             name, f"there is no step, input or reference data '{name.name}'; {did_you_mean(name.name.lower(), known)}"
         )
@@ -106,10 +107,16 @@ class _Script:
 
     def _add_step(self, named: syntax.Named) -> None:
         name = named.name.name.lower()
-        if name in self.steps or job_name(name) in self.inputs.inputs or job_name(name) in self.references:
+        if (
+            name in (*self.steps, *self.passing)
+            or job_name(name) in self.inputs.inputs
+            or job_name(name) in self.references
+        ):
             raise self.places.refused(named.name, f"'{named.name.name}' is the name of another step or input")
-        if (passed := _passed_on(named.rows)) is not None and job_name(passed.name.name) in self.inputs.inputs:
+        passed = _passed_on(named.rows)
+        if passed is not None and name in self.timed and job_name(passed.name.name) in self.inputs.inputs:
             self.passing[name] = passed
+            return
         relation = self._rows(named.rows)
         if relation.is_reference:
             self.steps[name] = relation
@@ -194,13 +201,11 @@ class _Script:
 
     def _find(self, named: syntax.Source) -> Relation:
         name = named.name.name.lower()
+        if name in self.passing:
+            return self.inputs.relation(replace(self.passing[name], timestamp_by=named.timestamp_by, over=named.over))
         if name in self.steps:
             if named.timestamp_by is None:
                 return self.steps[name]
-            if name in self.passing:
-                return self.inputs.relation(
-                    replace(self.passing[name], timestamp_by=named.timestamp_by, over=named.over)
-                )
             raise self.places.refused(
                 named.timestamp_by, "TIMESTAMP BY stands at an input, not at a step: put it where the input is read"
             )

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from pipelines.job.sql.expressions.call import Call, Function
 from pipelines.job.sql.expressions.context import Context
 from pipelines.job.sql.expressions.conversions import common, convert, spark_type
-from pipelines.job.sql.expressions.operators import condition, equal
+from pipelines.job.sql.expressions.operators import Operator, condition, equal
 from pipelines.job.sql.expressions.values import NULL_VALUE, Value, settled, unless
 from pipelines.job.sql.types import BIGINT, BIT, DATETIME, FLOAT, TEXT, Type
 
 
-def case(context: Context, node: exp.Expression) -> Value:
+def _case(context: Context, node: exp.Expr) -> Value:
     """The first branch that is true or equal. What stops the run does so only where its branch is taken."""
     branches = node.args["ifs"]
     if node.this is None:
@@ -41,9 +42,10 @@ def _first(branches: Sequence[tuple[Value, Value]], otherwise: Value) -> Value:
     return Value(f"CASE {whens} ELSE {otherwise.sql} END", type_, (), kept_if, raises)
 
 
-def coalesce(context: Context, _: exp.Expression, arguments: Sequence[exp.Expression]) -> Value:
+def _coalesce(call: Call) -> Value:
     """The first value that is not null."""
-    values = [settled(one) for one in common(context, arguments, [context.translate(one) for one in arguments])]
+    given = [call.value(index) for index in range(len(call))]
+    values = [settled(one) for one in common(call.context, call.arguments, given)]
     kept_if = values[-1].kept_if
     for one in reversed(values[:-1]):
         kept_if = (*one.kept_if, *unless(f"({one.sql} IS NOT NULL)", kept_if))
@@ -51,20 +53,20 @@ def coalesce(context: Context, _: exp.Expression, arguments: Sequence[exp.Expres
     return Value(sql, values[0].type, (), kept_if, any(one.raises for one in values))
 
 
-def nullif(context: Context, node: exp.Expression, arguments: Sequence[exp.Expression]) -> Value:
+def _nullif(call: Call) -> Value:
     """Null if both are equal, else the first."""
-    value = context.translate(arguments[0])
-    same = settled(equal(context, node, value, context.translate(arguments[1])))
+    value = call.value(0)
+    same = settled(equal(call.context, call.node, value, call.value(1)))
     return _first([(same, Value(f"CAST(NULL AS {spark_type(value.type)})", value.type))], settled(value))
 
 
-def cast(context: Context, node: exp.Expression) -> Value:
+def _cast(context: Context, node: exp.Expr) -> Value:
     """CAST and TRY_CAST."""
     value = context.translate(node.this)
     return convert(context, node, value, _target(context, node), trying=isinstance(node, exp.TryCast))
 
 
-def _target(context: Context, node: exp.Expression) -> Type:
+def _target(context: Context, node: exp.Expr) -> Type:
     to = node.args["to"]
     if to.this in _TARGETS and all(one.name.lower() == "max" for one in to.expressions):
         return _TARGETS[to.this]
@@ -82,4 +84,11 @@ _TARGETS: dict[exp.DType, Type] = {
     exp.DType.TIMESTAMP: DATETIME,
     exp.DType.BIT: BIT,
     exp.DType.BOOLEAN: BIT,
+}
+
+OPERATORS: dict[type[exp.Expr], Operator] = {exp.Case: _case, exp.Cast: _cast, exp.TryCast: _cast}
+FUNCTIONS = {
+    "COALESCE": Function(_coalesce, 1, None),
+    "ISNULL": Function(_coalesce, 2, 2),
+    "NULLIF": Function(_nullif, 2, 2),
 }

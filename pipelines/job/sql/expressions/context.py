@@ -19,13 +19,13 @@ class Context:
 
     scope: Scope
     settings: Settings
-    translate: Callable[[exp.Expression], Value]
+    translate: Callable[[exp.Expr], Value]
 
-    def refused(self, node: exp.Expression, what: str) -> Refused:
+    def refused(self, node: exp.Expr, what: str) -> Refused:
         """The error that refuses ``node``; ``what`` says what to do instead."""
         return Refused(what, *self.scope.place(node))
 
-    def failing(self, node: exp.Expression, value: Value, what: str, condition: str, *shown: Value) -> Value:
+    def failing(self, node: exp.Expr, value: Value, what: str, condition: str, *shown: Value) -> Value:
         """The value, which is null where ``condition`` is true; then the run stops.
 
         The message names the place of ``node``, says ``what``, and gives the values ``shown`` and the row's time.
@@ -37,7 +37,7 @@ class Context:
         message = f"concat({text(start)}{''.join(values)}, {row})"
         return replace(value, failures=(*value.failures, Failure(condition, message)))
 
-    def not_null(self, node: exp.Expression, value: Value, what: str, *inputs: Value) -> Value:
+    def not_null(self, node: exp.Expr, value: Value, what: str, *inputs: Value) -> Value:
         """The value, which is null only where one of ``inputs`` is null; elsewhere null stops the run."""
         given = [f"{one.sql} IS NOT NULL" for one in inputs if one.constant is None]
         return self.failing(node, value, what, " AND ".join([*given, f"{value.sql} IS NULL"]), *inputs)

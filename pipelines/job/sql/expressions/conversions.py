@@ -61,7 +61,7 @@ def spark_type(type_: Type) -> str:
             )
 
 
-def convert(context: Context, node: exp.Expression, value: Value, type_: Type, *, trying: bool = False) -> Value:
+def convert(context: Context, node: exp.Expr, value: Value, type_: Type, *, trying: bool = False) -> Value:
     """The value as ``type_``; what cannot be converted stops the run, drops the row, or is null (Q34).
 
     ``trying``: it is null (TRY_CAST). Refused where no value of the one type is one of the other.
@@ -93,14 +93,14 @@ def convert(context: Context, node: exp.Expression, value: Value, type_: Type, *
     return context.not_null(node, attempt, what, value)
 
 
-def number(context: Context, node: exp.Expression, value: Value) -> Value:
+def number(context: Context, node: exp.Expr, value: Value) -> Value:
     """The value as a number: a bigint or float as it is, a bit as 0 or 1, text as float (Q38)."""
     if value.type in (BIGINT, FLOAT):
         return value
     return convert(context, node, value, FLOAT if value.type == TEXT else BIGINT)
 
 
-def highest(context: Context, node: exp.Expression, values: Sequence[Value]) -> Type:
+def highest(context: Context, node: exp.Expr, values: Sequence[Value]) -> Type:
     """The type that all values are converted to, as branches of CASE are (Q32): text is lower than the other types."""
     types = list(dict.fromkeys(value.type for value in values if value.type != NULL))
     others = [type_ for type_ in types if type_ != TEXT] or types
@@ -112,7 +112,7 @@ def highest(context: Context, node: exp.Expression, values: Sequence[Value]) -> 
     return next(iter(numbers or others), NULL)
 
 
-def common(context: Context, nodes: Sequence[exp.Expression], values: Sequence[Value]) -> list[Value]:
+def common(context: Context, nodes: Sequence[exp.Expr], values: Sequence[Value]) -> list[Value]:
     """All values in their highest type."""
     type_ = highest(context, nodes[0], values)
     return [convert(context, node, value, type_) for node, value in zip(nodes, values, strict=True)]
@@ -123,7 +123,7 @@ def _listed(types: Sequence[Type]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _not_convertible(context: Context, node: exp.Expression, value: Value, type_: Type) -> Exception:
+def _not_convertible(context: Context, node: exp.Expr, value: Value, type_: Type) -> Exception:
     hint = _HINTS.get((value.type, type_), "") if isinstance(type_, Scalar) and isinstance(value.type, Scalar) else ""
     what = f"{name_of(value.type)} cannot be converted to {name_of(type_)}"
     return context.refused(node, f"{what}; {hint}" if hint else what)

@@ -11,17 +11,17 @@ from pipelines.job.sql.expressions.conversions import convert, number
 from pipelines.job.sql.expressions.values import Value, bigint_literal, float_literal, kept, settled, strict, unless
 from pipelines.job.sql.types import BIGINT, BIT, DATETIME, FLOAT, NULL, TEXT, Scalar
 
-Operator = Callable[[Context, exp.Expression], Value]
+Operator = Callable[[Context, exp.Expr], Value]
 
 
-def _add(context: Context, node: exp.Expression) -> Value:
+def _add(context: Context, node: exp.Expr) -> Value:
     left, right = context.translate(node.this), context.translate(node.expression)
     if {left.type, right.type} <= {TEXT, NULL} and TEXT in (left.type, right.type):
         return strict("concat({0}, {1})", TEXT, left, right)
     return _arithmetic(context, node, left, right)
 
 
-def _arithmetic(context: Context, node: exp.Expression, left: Value, right: Value) -> Value:
+def _arithmetic(context: Context, node: exp.Expr, left: Value, right: Value) -> Value:
     left, right = _numbers(context, node, left, right)
     symbol, attempt = _ARITHMETIC[type(node)]
     if left.type == FLOAT:
@@ -30,14 +30,14 @@ def _arithmetic(context: Context, node: exp.Expression, left: Value, right: Valu
     return context.not_null(node, result, f"the result of {symbol} is no bigint", left, right)
 
 
-_ARITHMETIC: dict[type[exp.Expression], tuple[str, str]] = {
+_ARITHMETIC: dict[type[exp.Expr], tuple[str, str]] = {
     exp.Add: ("+", "try_add"),
     exp.Sub: ("-", "try_subtract"),
     exp.Mul: ("*", "try_multiply"),
 }
 
 
-def _divide(context: Context, node: exp.Expression) -> Value:
+def _divide(context: Context, node: exp.Expr) -> Value:
     """Of bigints cut towards zero, and zero is fatal; of floats as IEEE 754 has it (Q36, Q37)."""
     left, right = _operands(context, node)
     if left.type == FLOAT:
@@ -51,7 +51,7 @@ def _divide(context: Context, node: exp.Expression) -> Value:
     return context.not_null(node, result, "a bigint is divided by zero, or the result is no bigint", left, right)
 
 
-def _modulo(context: Context, node: exp.Expression) -> Value:
+def _modulo(context: Context, node: exp.Expr) -> Value:
     left, right = _operands(context, node)
     if left.type == FLOAT:
         return strict("coalesce(try_mod({0}, {1}), {0} * {1} * double('NaN'))", FLOAT, left, right)
@@ -61,11 +61,7 @@ def _modulo(context: Context, node: exp.Expression) -> Value:
     return context.not_null(node, result, "the remainder of a division of a bigint by zero", left, right)
 
 
-def _bitwise(context: Context, node: exp.Expression) -> Value:
-    for part in (node.this, node.expression):
-        if isinstance(part, (exp.Add, exp.Sub)):
-            # one precedence in T-SQL, two in the grammar that has read the script
-            raise context.refused(node, f"{node.key} stands with + or -; put brackets around one of them")
+def _bitwise(context: Context, node: exp.Expr) -> Value:
     left, right = context.translate(node.this), context.translate(node.expression)
     symbol = _BITWISE[type(node)]
     if left.type == BIT and right.type == BIT:
@@ -74,17 +70,17 @@ def _bitwise(context: Context, node: exp.Expression) -> Value:
     return strict(f"({{0}} {symbol} {{1}})", BIGINT, _bits(context, node, left), _bits(context, node, right))
 
 
-_BITWISE: dict[type[exp.Expression], str] = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "^"}
+_BITWISE: dict[type[exp.Expr], str] = {exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseXor: "^"}
 
 
-def _bitwise_not(context: Context, node: exp.Expression) -> Value:
+def _bitwise_not(context: Context, node: exp.Expr) -> Value:
     value = context.translate(node.this)
     if value.type == BIT:
         return strict("(NOT {0})", BIT, value)
     return strict("(~{0})", BIGINT, _bits(context, node, value))
 
 
-def _bits(context: Context, node: exp.Expression, value: Value) -> Value:
+def _bits(context: Context, node: exp.Expr, value: Value) -> Value:
     if value.type not in (BIGINT, BIT, NULL):
         raise context.refused(
             node, f"bits are those of bigint and bit, not of {name_of(value.type)}; CAST it to bigint"
@@ -92,7 +88,7 @@ def _bits(context: Context, node: exp.Expression, value: Value) -> Value:
     return convert(context, node, value, BIGINT)
 
 
-def _negative(context: Context, node: exp.Expression) -> Value:
+def _negative(context: Context, node: exp.Expr) -> Value:
     value = number(context, node, context.translate(node.this))
     if isinstance(value.constant, int):
         return bigint_literal(-value.constant)
@@ -104,7 +100,7 @@ def _negative(context: Context, node: exp.Expression) -> Value:
     return context.not_null(node, result, "the negative of the least bigint is no bigint", value)
 
 
-def comparable(context: Context, node: exp.Expression, left: Value, right: Value) -> tuple[Value, Value]:
+def comparable(context: Context, node: exp.Expr, left: Value, right: Value) -> tuple[Value, Value]:
     """Both operands as values of one type that has an order: text becomes what stands opposite (Q38, Q39)."""
     for one in (left, right):
         if not isinstance(one.type, Scalar):
@@ -121,12 +117,12 @@ def comparable(context: Context, node: exp.Expression, left: Value, right: Value
     return _numbers(context, node, left, right)
 
 
-def _comparison(context: Context, node: exp.Expression) -> Value:
+def _comparison(context: Context, node: exp.Expr) -> Value:
     left, right = comparable(context, node, context.translate(node.this), context.translate(node.expression))
     return strict(f"({{0}} {_COMPARISONS[type(node)]} {{1}})", BIT, left, right)
 
 
-_COMPARISONS: dict[type[exp.Expression], str] = {
+_COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
     exp.NEQ: "<>",
     exp.LT: "<",
@@ -136,32 +132,32 @@ _COMPARISONS: dict[type[exp.Expression], str] = {
 }
 
 
-def equal(context: Context, node: exp.Expression, left: Value, right: Value) -> Value:
+def equal(context: Context, node: exp.Expr, left: Value, right: Value) -> Value:
     return strict("({0} = {1})", BIT, *comparable(context, node, left, right))
 
 
-def _in(context: Context, node: exp.Expression) -> Value:
+def _in(context: Context, node: exp.Expr) -> Value:
     if node.args.get("query") is not None or not node.expressions:
         raise context.refused(node, "IN (SELECT ..) is not in the language; join the other source")
     value = context.translate(node.this)
     return any_of([equal(context, node, value, context.translate(one)) for one in node.expressions])
 
 
-def _between(context: Context, node: exp.Expression) -> Value:
+def _between(context: Context, node: exp.Expr) -> Value:
     value = context.translate(node.this)
     low = comparable(context, node, value, context.translate(node.args["low"]))
     high = comparable(context, node, value, context.translate(node.args["high"]))
     return all_of([strict("({0} >= {1})", BIT, *low), strict("({0} <= {1})", BIT, *high)])
 
 
-def _is(context: Context, node: exp.Expression) -> Value:
+def _is(context: Context, node: exp.Expr) -> Value:
     if not isinstance(node.expression, exp.Null):
         raise context.refused(node, "IS takes NULL or NOT NULL alone; write =")
     value = settled(context.translate(node.this))
     return strict("({0} IS NULL)", BIT, value)
 
 
-def condition(context: Context, node: exp.Expression) -> Value:
+def condition(context: Context, node: exp.Expr) -> Value:
     """What WHERE, HAVING, ON and WHEN take: a comparison, or a column of type bit."""
     value = context.translate(node)
     if value.type not in (BIT, NULL):
@@ -169,21 +165,21 @@ def condition(context: Context, node: exp.Expression) -> Value:
     return convert(context, node, value, BIT)
 
 
-def _and(context: Context, node: exp.Expression) -> Value:
+def _and(context: Context, node: exp.Expr) -> Value:
     return all_of([condition(context, one) for one in _parts(node)])
 
 
-def _or(context: Context, node: exp.Expression) -> Value:
+def _or(context: Context, node: exp.Expr) -> Value:
     return any_of([condition(context, one) for one in _parts(node)])
 
 
-def _parts(node: exp.Expression) -> list[exp.Expression]:
+def _parts(node: exp.Expr) -> list[exp.Expr]:
     """The operands of ANDs, or of ORs, that stand in a row."""
     sides = (node.this, node.expression)
     return [part for side in sides for part in (_parts(side) if type(side) is type(node) else [side])]
 
 
-def _not(context: Context, node: exp.Expression) -> Value:
+def _not(context: Context, node: exp.Expr) -> Value:
     return strict("(NOT {0})", BIT, condition(context, node.this))
 
 
@@ -211,11 +207,11 @@ def _in_order(conditions: Sequence[Value], operator: str, decided: str) -> Value
     return Value(f"({sql})", BIT, (), kept_if, any(one.raises for one in values))
 
 
-def _operands(context: Context, node: exp.Expression) -> tuple[Value, Value]:
+def _operands(context: Context, node: exp.Expr) -> tuple[Value, Value]:
     return _numbers(context, node, context.translate(node.this), context.translate(node.expression))
 
 
-def _numbers(context: Context, node: exp.Expression, left: Value, right: Value) -> tuple[Value, Value]:
+def _numbers(context: Context, node: exp.Expr, left: Value, right: Value) -> tuple[Value, Value]:
     """Both operands as floats if one is a float, else as bigints."""
     left, right = number(context, node, left), number(context, node, right)
     if FLOAT in (left.type, right.type):
@@ -223,7 +219,7 @@ def _numbers(context: Context, node: exp.Expression, left: Value, right: Value) 
     return left, right
 
 
-OPERATORS: dict[type[exp.Expression], Operator] = {
+OPERATORS: dict[type[exp.Expr], Operator] = {
     exp.Add: _add,
     **dict.fromkeys((exp.Sub, exp.Mul), lambda context, node: _arithmetic(context, node, *_operands(context, node))),
     exp.Div: _divide,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -102,3 +103,10 @@ class Script:
     tables: tuple[Table, ...]
     steps: tuple[Named, ...]
     outputs: tuple[Rows, ...]
+
+    def sources(self) -> Iterator[Source]:
+        """Every use of an input, reference data or step."""
+        for rows in (*(step.rows for step in self.steps), *self.outputs):
+            for select in rows.branches if isinstance(rows, Union) else (rows,):
+                yield select.source
+                yield from (one.source for one in select.clauses if isinstance(one, Joining))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Literal
@@ -14,12 +15,15 @@ _SKIPPED = re.compile(r"(?:\s+|--[^\n]*|/\*.*?\*/)+", re.DOTALL)
 _TOKEN = re.compile(
     r"""(?P<string>N?'(?:[^']|'')*')
       | (?P<quoted>\[(?:[^\]]|\]\])+\]|"(?:[^"]|"")+")
-      | (?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)
+      | (?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
       | (?P<word>[^\W\d]\w*)
       | (?P<symbol><>|!=|<=|>=|!<|!>|[-+*/%&|^~=<>(),.;])""",
     re.VERBOSE | re.DOTALL,
 )
 _OPENERS = {"'": "text", '"': "name", "[": "name", "/": "comment"}
+
+_DIGITS = 400
+"""Of a longer number Python refuses to say the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,8 @@ def tokens(text: str, places: Places) -> list[Token]:
             raise places.refused(at, f"{what}: the script cannot be read from here on")
         if match.lastgroup == "symbol" and text.startswith("/*", at):
             raise places.refused(at, "the comment that begins here has no end: close it with */")
+        if match.lastgroup == "number" and (len(match.group()) > _DIGITS or math.isinf(float(match.group()))):
+            raise places.refused(at, "the number that begins here is too large: neither bigint nor float has it")
         found.append(_token(match))
         at = _after_blanks(text, match.end())
     return [*found, Token("end", "", len(text))]

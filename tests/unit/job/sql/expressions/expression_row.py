@@ -39,6 +39,7 @@ COLUMNS: dict[str, tuple[Type, str, object]] = {
     "none": (FLOAT, "DOUBLE", 0.0),
     "s": (TEXT, "STRING", "Abc"),
     "digits": (TEXT, "STRING", "12"),
+    "padded": (TEXT, "STRING", "\u00a0\t Abc \u2003 "),
     "blank": (TEXT, "STRING", ""),
     "smile": (TEXT, "STRING", "a\U0001f600bc"),
     "t": (DATETIME, "TIMESTAMP", at("2024-02-29T23:59:59.999999")),
@@ -57,7 +58,11 @@ COLUMNS: dict[str, tuple[Type, str, object]] = {
     ),
     "no_r": (SENSOR, "STRUCT<id: STRING, Value: DOUBLE, limits: STRUCT<low: BIGINT, high: BIGINT>>", None),
     "a": (Array(BIGINT), "ARRAY<BIGINT>", [10, None, 30]),
-    "rs": (Array(SENSOR), "ARRAY<STRUCT<id: STRING, Value: DOUBLE, limits: STRUCT<low: BIGINT, high: BIGINT>>>", None),
+    "rs": (
+        Array(SENSOR),
+        "ARRAY<STRUCT<id: STRING, Value: DOUBLE, limits: STRUCT<low: BIGINT, high: BIGINT>>>",
+        [("x1", 1.5, (1, 9)), None],
+    ),
     "no_a": (Array(BIGINT), "ARRAY<BIGINT>", None),
     "m": (Map(FLOAT), "MAP<STRING, DOUBLE>", {"x": 1.5, "Y": None}),
 }
@@ -68,6 +73,9 @@ class Dialect(TSQL):
 
     class Parser(TSQL.Parser):
         FUNCTIONS = {}  # noqa: RUF012 - as sqlglot declares it
+        FUNCTION_PARSERS = {  # noqa: RUF012
+            name: parser for name, parser in TSQL.Parser.FUNCTION_PARSERS.items() if name in ("CAST", "TRY_CAST")
+        }
 
 
 class RowScope:
@@ -75,20 +83,27 @@ class RowScope:
 
     time = "system_timestamp"
 
-    def resolve(self, path: tuple[str, ...], node: exp.Expression) -> Typed:
+    def resolve(self, path: tuple[str, ...], node: exp.Expr) -> Typed:
+        if path[0].lower() == "readings" and len(path) > 1:
+            path = path[1:]
         if path[0].lower() not in COLUMNS:
             raise Refused(f"there is no column '{path[0]}'", *self.place(node))
-        type_, sql = COLUMNS[path[0].lower()][0], quoted(path[0])
-        for name in path[1:]:
-            assert isinstance(type_, Record)
-            name, type_ = next((one, kind) for one, kind in type_.properties if one.lower() == name.lower())
-            sql = f"{sql}.{quoted(name)}"
-        return Typed(sql, type_)
+        return self.within(Typed(quoted(path[0]), COLUMNS[path[0].lower()][0]), path[1:], node)
 
-    def call(self, node: exp.Expression) -> Typed | None:
-        return None
+    def within(self, record: Typed, path: tuple[str, ...], node: exp.Expr) -> Typed:
+        for name in path:
+            properties = record.type.properties if isinstance(record.type, Record) else ()
+            found = next((one for one in properties if one[0].lower() == name.lower()), None)
+            if found is None:
+                raise Refused(f"the record has no property '{name}'", *self.place(node))
+            record = Typed(f"{record.sql}.{quoted(found[0])}", found[1])
+        return record
 
-    def place(self, node: exp.Expression) -> tuple[int, int]:
+    def call(self, node: exp.Expr) -> Typed | None:
+        is_timestamp = node.sql().lower().replace("()", "") == "system.timestamp"
+        return Typed(self.time, DATETIME) if is_timestamp else None
+
+    def place(self, node: exp.Expr) -> tuple[int, int]:
         metas = [part.meta for part in node.walk(bfs=False) if "line" in part.meta]
         first = min(metas, key=lambda meta: meta["start"], default={"line": 1, "col": 1, "start": 0, "end": 0})
         return first["line"], first["col"] - (first["end"] - first["start"])
