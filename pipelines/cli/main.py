@@ -20,6 +20,7 @@ from pipelines.core.errors import TailraceError
 COMMANDS = (
     "demo",
     "check",
+    "import",
     "ingest",
     "stream",
     "plan",
@@ -32,6 +33,9 @@ COMMANDS = (
     "doctor",
 )
 """Each is a function in the module of the same name."""
+
+_IMPORT = ("imports", "import_job")
+"""The module and the function of ``import``, which Python reserves."""
 
 OTHER_FAILURE = 4
 """Exit code of a failure that Tailrace does not know; the usual cause is the environment."""
@@ -59,8 +63,9 @@ def application() -> typer.Typer:
             raise typer.Exit(2)
 
     for name in COMMANDS:
-        module = importlib.import_module(f"pipelines.cli.{name}")
-        app.command(name)(with_global_options(getattr(module, name)))
+        module_name, function = _IMPORT if name == "import" else (name, name)
+        module = importlib.import_module(f"pipelines.cli.{module_name}")
+        app.command(name)(with_global_options(getattr(module, function)))
     return app
 
 

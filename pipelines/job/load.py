@@ -14,6 +14,7 @@ from pipelines.job.diagnostics import JobFile
 from pipelines.job.inputs import build_input, check_same_log
 from pipelines.job.limits import limits_exceeded
 from pipelines.job.orderings import build_orderings, default_end_of_log
+from pipelines.job.pipeline import build_pipeline, with_pipeline_ordering, with_pipeline_time
 from pipelines.job.query import build_query, build_stream_columns, build_stream_outputs
 from pipelines.job.references import build_reference
 from pipelines.job.script import build_script
@@ -55,9 +56,15 @@ def _job(file: JobFile, data: Any) -> model.Job:
     for part in inputs:
         check_same_log(file, part, by_name)
     references = tuple(build_reference(file, name, part, by_name) for name, part in section.references.items())
-    orderings = build_orderings(file, section, by_name)
     query: model.Query | Steps
-    if section.query.sql is not None:
+    if section.query.pipeline is not None:
+        pipeline = build_pipeline(file, section, inputs[0], references)
+        inputs = (with_pipeline_time(file, inputs[0], pipeline),)
+        section = with_pipeline_ordering(file, section, pipeline.ordering)
+    orderings = build_orderings(file, section, by_name)
+    if section.query.pipeline is not None:
+        query = pipeline.query
+    elif section.query.sql is not None:
         loaded = build_script(file, section, by_name, {part.name: part for part in references})
         query, inputs = loaded.steps, loaded.inputs
         orderings += tuple((part.name, dict(orderings)[str(part.same_log_as)]) for part in inputs[len(by_name) :])

@@ -1,0 +1,274 @@
+"""What a script reads: its inputs, the fields of each, and what their use says of the fields' types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from pipelines.job.atlas_pipeline.values import Guess, kind_of
+from pipelines.job.sql.calls import arguments, called, path_of
+from pipelines.job.sql.grammar.expressions import Over
+from pipelines.job.sql.grammar.syntax import Applying, Joining, Script, Select, Source
+from pipelines.job.sql.grammar.syntax import Rows as SyntaxRows
+from pipelines.job.sql.inputs import job_name
+from pipelines.job.sql.spark_types import type_of
+from pipelines.job.sql.types import BIGINT, BIT, DATETIME, FLOAT, TEXT, Array, Map, Record, Type
+
+METADATA = frozenset(
+    {"partitionid", "eventenqueuedutctime", "eventprocessedutctime", "blobname", "bloblastmodifiedutctime", "system"}
+)
+"""What is no field of an event."""
+_NUMBERS = frozenset({"SUM", "AVG", "MIN", "MAX", "STDEV", "STDEVP", "VAR", "VARP", "ABS", "CEILING", "FLOOR", "ROUND",
+                      "SQRT", "SQUARE", "POWER", "EXP", "SIGN", "PERCENTILE_CONT", "PERCENTILE_DISC"})  # fmt: skip
+_TEXTS = frozenset({"CONCAT", "CONCAT_WS", "LEN", "SUBSTRING", "UPPER", "LOWER", "TRIM", "LTRIM", "RTRIM", "CHARINDEX",
+                    "PATINDEX", "REPLACE", "REGEXMATCH", "LEFT", "RIGHT", "REVERSE", "JSON_PARSE"})  # fmt: skip
+_DATES = frozenset({"DATEDIFF", "DATEADD", "DATEPART", "DATENAME", "DAY", "MONTH", "YEAR"})
+_ARRAYS = frozenset({"GETARRAYELEMENTS", "GETARRAYELEMENT", "GETARRAYLENGTH"})
+_COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.Between)
+
+
+@dataclass(slots=True)
+class Reads:
+    """What a script reads. ``references`` are inputs joined without a bound in time, which streams cannot be."""
+
+    inputs: dict[str, Guess] = field(default_factory=dict)
+    references: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A source of a SELECT: the fields that it passes on under their names, where other names lead, and its inputs."""
+
+    fields: Mapping[str, Guess | None]
+    rest: Guess | None = None
+    inputs: frozenset[str] = frozenset()
+
+
+def reads_of(script: Script, known: Mapping[str, Guess]) -> Reads:
+    """What the script reads; fields are added to those that are known."""
+    return _Reading(script, known).reads
+
+
+class _Reading:
+    def __init__(self, script: Script, known: Mapping[str, Guess]) -> None:
+        self.reads = Reads(dict(known))
+        self.steps: dict[str, _Seen] = {}
+        for table in script.tables:
+            guess = self._input(table.name.name)
+            for name, kind in table.columns:
+                _field(guess, name.name).found = _declared(kind)
+        for named in script.steps:
+            self.steps[named.name.name.lower()] = self._rows(named.rows)
+        for rows in script.outputs:
+            self._rows(rows)
+
+    def _input(self, name: str) -> Guess:
+        return self.reads.inputs.setdefault(job_name(name), Guess())
+
+    def _read(self, name: str) -> _Seen:
+        return _Seen({}, self._input(name), frozenset({job_name(name)}))
+
+    def _rows(self, rows: SyntaxRows) -> _Seen:
+        if isinstance(rows, Select):
+            return self._select(rows)
+        first, *_ = [self._select(one) for one in rows.branches]
+        return first
+
+    def _source(self, source: Source) -> _Seen:
+        name = source.name.name.lower()
+        seen = self.steps.get(name) or self._read(name)
+        self._timed(source, seen)
+        return seen
+
+    def _select(self, select: Select) -> _Seen:
+        sources: dict[str, _Seen] = {select.source.called.name.lower(): self._source(select.source)}
+        for clause in select.clauses:
+            match clause:
+                case Joining(source=source, on=on):
+                    sources[source.called.name.lower()] = self._source(source)
+                    if not any(called(one) == "DATEDIFF" for one in on.walk()):
+                        self.reads.references |= sources[source.called.name.lower()].inputs
+                case Applying(call=call, alias=alias):
+                    array = self._guess(arguments(call)[0], sources) if arguments(call) else None
+                    if array is not None and called(call) == "GETARRAYELEMENTS":
+                        array.element = array.element or Guess()
+                    sources[alias.name.lower()] = _Seen({"arrayvalue": array and array.element, "arrayindex": None})
+        named = _Seen({item.alias.name.lower(): None for item in select.items if item.alias is not None})
+        for node in expressions_of(select):
+            # HAVING sees the aliases, too (Q22)
+            seen = {"": named, **sources} if node is select.having else sources
+            for one in node.walk():
+                self._use(one, seen)
+        return self._passed_on(select, sources)
+
+    def _timed(self, source: Source, seen: _Seen) -> None:
+        """What TIMESTAMP BY names is a date, whatever else is done with it."""
+        guess = None if source.timestamp_by is None else self._guess(source.timestamp_by, {"": seen})
+        if guess is not None and kind_of(guess) == "open":
+            guess.found = DATETIME
+
+    def _use(self, node: exp.Expr, sources: Mapping[str, _Seen]) -> None:
+        """Take note of the columns of one node of an expression, and of their types."""
+        if path_of(node) and not isinstance(node.parent, exp.Dot):
+            self._guess(node, sources)
+        kind, operands = _wanted(node)
+        for operand in operands if kind is not None else ():
+            guess = self._guess(operand, sources)
+            if guess is not None and kind is not None and kind_of(guess) == "open":
+                guess.found = None if isinstance(kind, Array) else kind
+                guess.element = Guess() if isinstance(kind, Array) else None
+
+    def _guess(self, node: exp.Expr, sources: Mapping[str, _Seen]) -> Guess | None:
+        """The field of an input that a column leads to; None if it is none."""
+        while isinstance(node, exp.Paren):
+            node = node.this
+        path = tuple(part for part in _written(node))
+        if not path or path[0].lower() in METADATA or _is_unit(node):
+            return None
+        first = path[0].lower()
+        if len(path) > 1 and first in sources:
+            return _walk(sources[first], path[1:])
+        if first in sources and len(path) == 1:
+            return None
+        owners = [one for one in sources.values() if first in one.fields]
+        if not owners:
+            owners = [one for one in sources.values() if one.rest is not None and _has(one.rest, first)]
+        if not owners:
+            owners = [one for one in sources.values() if one.rest is not None]
+        return _walk(owners[0], path) if owners else None
+
+    def _passed_on(self, select: Select, sources: Mapping[str, _Seen]) -> _Seen:
+        """The columns of the SELECT, as those that read it see them."""
+        fields: dict[str, Guess | None] = {}
+        rest: Guess | None = None
+        for item in select.items:
+            value = item.value
+            if isinstance(value, exp.Star) or (isinstance(value, exp.Dot) and isinstance(value.expression, exp.Star)):
+                path = path_of(value.this) if isinstance(value, exp.Dot) else ()
+                for name, one in sources.items():
+                    if not path or path == (name,):
+                        fields |= {key: guess for key, guess in one.fields.items() if key not in fields}
+                        rest = rest or one.rest
+                if path and path[0] not in sources and (guess := self._guess(value.this, sources)) is not None:
+                    guess.found = guess.found or Record(())
+                continue
+            name = item.alias.name if item.alias is not None else (path_of(value) or ("",))[-1]
+            if called(value) == "TOPONE" and not arguments(value):
+                fields[name.lower()] = next(iter(sources.values())).rest
+            else:
+                fields[name.lower()] = self._guess(value, sources) if path_of(value) else None
+        return _Seen(fields, rest, frozenset().union(*(one.inputs for one in sources.values())))
+
+
+def expressions_of(select: Select) -> Iterator[exp.Expr]:
+    """Every expression of a SELECT."""
+    yield from (item.value for item in select.items)
+    yield from select.group_by
+    for one in (select.where, select.having):
+        if one is not None:
+            yield one
+    for clause in select.clauses:
+        yield clause.on if isinstance(clause, Joining) else clause.call
+    for source in [select.source, *(one.source for one in select.clauses if isinstance(one, Joining))]:
+        yield from (*source.over, *source.partition_by)
+        if source.timestamp_by is not None:
+            yield source.timestamp_by
+
+
+def _wanted(node: exp.Expr) -> tuple[Type | None, list[exp.Expr]]:
+    """(the type that a node wants of its operands, the operands); None: it wants none."""
+    name = called(node)
+    given = arguments(node) if name else []
+    if name in _NUMBERS:
+        return FLOAT, given[:1]
+    if name in _TEXTS:
+        return TEXT, given
+    if name in _DATES:
+        return DATETIME, given
+    if name in _ARRAYS:
+        return Array(TEXT), given[:1]
+    if name == "GETRECORDPROPERTIES":
+        return Map(TEXT), given[:1]
+    if name in ("LAG", "LAST") and isinstance(given[-1], exp.Literal) and len(given) > (1 if name == "LAST" else 2):
+        return (TEXT if given[-1].is_string else FLOAT), given[:1]
+    if isinstance(node, Over):
+        return FLOAT, [one.this if isinstance(one, exp.Ordered) else one for one in node.args.get("order_by") or []]
+    match node:
+        case exp.Sub() | exp.Mul() | exp.Div() | exp.Mod() | exp.Neg():
+            return FLOAT, [node.this, node.expression] if isinstance(node, exp.Binary) else [node.this]
+        case exp.Add():
+            sides = [node.this, node.expression]
+            return (TEXT if any(_is_text(one) for one in sides) else FLOAT), sides
+        case exp.Like():
+            return TEXT, [node.this]
+        case exp.Cast() | exp.TryCast():
+            return _declared(node.to), [node.this]
+    if isinstance(node, _COMPARED):
+        sides = [one for one in node.iter_expressions() if isinstance(one, exp.Expr)]
+        if any(_is_text(one) for one in sides):
+            return TEXT, sides
+        if any(isinstance(one, (exp.Literal, exp.Neg)) for one in sides):
+            return FLOAT, sides
+    return None, []
+
+
+def _is_text(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Literal) and node.is_string
+
+
+def _is_unit(node: exp.Expr) -> bool:
+    """Whether a name is the unit of a date function or of a window."""
+    parent = node.parent
+    if parent is None or not isinstance(node, exp.Column):
+        return False
+    name = called(parent)
+    first = bool(name) and arguments(parent)[:1] == [node]
+    return first and (name in _DATES or name.endswith("WINDOW") or name in ("HOP", "DURATION", "OFFSET", "ISFIRST"))
+
+
+def _declared(kind: exp.DataType) -> Type:
+    text = kind.sql("tsql").upper()
+    if text == "RECORD":
+        return Record(())
+    if text == "ARRAY":
+        return Array(TEXT)
+    if kind.this == exp.DataType.Type.BIT:
+        return BIT
+    try:
+        found = type_of(kind.sql("spark"))
+    except ValueError:
+        return TEXT
+    return found if found in (BIGINT, FLOAT, TEXT, DATETIME, BIT) else TEXT
+
+
+def _written(node: exp.Expr) -> Iterator[str]:
+    """The names of a column's path as they are written."""
+    if isinstance(node, exp.Dot) and path_of(node):
+        yield from _written(node.this)
+        yield node.expression.name
+    elif isinstance(node, exp.Column):
+        yield from (part.name for part in node.parts)
+
+
+def _field(guess: Guess, name: str) -> Guess:
+    """The field in any case."""
+    return guess.field(next((one for one in guess.fields if one.lower() == name.lower()), name))
+
+
+def _has(guess: Guess, name: str) -> bool:
+    return any(one.lower() == name for one in guess.fields)
+
+
+def _walk(seen: _Seen, path: tuple[str, ...]) -> Guess | None:
+    first, *rest = path
+    if first.lower() in METADATA:
+        return None
+    if first.lower() in seen.fields:
+        guess = seen.fields[first.lower()]
+    else:
+        guess = _field(seen.rest, first) if seen.rest is not None else None
+    for name in rest:
+        guess = None if guess is None else _field(guess, name)
+    return guess
