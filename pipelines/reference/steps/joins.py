@@ -10,7 +10,7 @@ from pipelines.core.query import Column
 from pipelines.core.steps import Joined, Referenced
 from pipelines.core.types import struct_of
 from pipelines.core.values import grouping_key
-from pipelines.reference.steps.relation import Order, Relation, Row, in_order, readings, readings_of
+from pipelines.reference.steps.relation import Order, Relation, Row, in_order, readings, readings_of, then_by
 
 Pair = tuple[Row, Row]
 Values = Mapping[str, object]
@@ -43,7 +43,7 @@ def joined(left: Relation, right: Relation, step: Joined, evaluate: Evaluate | N
     if step.kind == "left":
         wait_us = max(step.to_units, 0) * step.unit_us
         rows += [
-            Row(one.at_us + wait_us, (one.order,) if comparable else (False, one.order), values(one, None), {})
+            Row(one.at_us + wait_us, ((one.order,) if comparable else (False, one.order), ()), values(one, None), {})
             for one in _unmatched(left, pairs)
         ]
     return Relation(columns, (), ("pair", left.kind, right.kind), in_order(rows))
@@ -53,9 +53,9 @@ def _pair_order(left: Row, right: Row, comparable: bool) -> Order:
     """The later row's order, then the other's; of equally late rows the left one's is first (Q6)."""
     right_is_later = right.at_us > left.at_us
     if not comparable:
-        return (right_is_later, left.order, right.order)
+        return (right_is_later, left.order, right.order), ()
     later, other = (right, left) if right_is_later else (left, right)
-    return (later.order, other.order, right_is_later)
+    return (later.order, other.order, right_is_later), ()
 
 
 def referenced(
@@ -83,12 +83,14 @@ def referenced(
         if snapshot_of(one) == other.at_us
     ]
     pairs = _fulfilling(served, columns, values, step.condition, evaluate)
-    rows = [replace(one, order=stream.position(one, other.order[0]), values=values(one, other)) for one, other in pairs]
+    found: list[tuple[Row, Row | None]] = [*pairs]
     if step.kind == "left":
-        rows += [
-            replace(one, order=stream.position(one, 0), values=values(one, None)) for one in _unmatched(stream, pairs)
-        ]
-    return stream.positioned(rows, columns)
+        found += [(one, None) for one in _unmatched(stream, pairs)]
+    rows = [
+        replace(one, order=then_by(one.order, 0 if other is None else other.order[1][0]), values=values(one, other))
+        for one, other in found
+    ]
+    return stream.with_rows(rows, columns)
 
 
 def _with_equal_keys(

@@ -68,7 +68,7 @@ def rows_of_input(part: Input, rank: int, counted: Sequence[tuple[Arrival, event
             "input_partition": arrival.input_partition,
             "sequence": arrival.sequence,
         }
-        rows.append(Row(one.start_us, place, {**arrival.payload, **origin}, origin, one))
+        rows.append(Row(one.start_us, (place, ()), {**arrival.payload, **origin}, origin, one))
     return Relation((*part.columns, *_EVENT_COLUMNS), _EVENT_COLUMNS, EVENT, in_order(rows))
 
 
@@ -124,7 +124,7 @@ class _Computed:
         """Reference data as rows at the time from which they hold, static data from the first instant on."""
         reference = self.job.reference(name)
         rows = [
-            Row(self._effective_us(name, values), (position,), values, {})
+            Row(self._effective_us(name, values), ((), (position,)), values, {})
             for position, values in enumerate(self.references[name])
         ]
         return Relation(reference.columns, (), _REFERENCE, in_order(rows))

@@ -13,10 +13,10 @@ from pipelines.core.steps import SYSTEM_TIMESTAMP
 from pipelines.core.types import struct_of
 from pipelines.reference import events
 
-Order = tuple[Any, ...]
-"""Where a row stands among the rows of equal time; comparable inside one relation, and where ``kind`` is equal."""
+Order = tuple[tuple[Any, ...], tuple[int, ...]]
+"""Where a row stands among the rows of equal time (Q6): what it stems from, then the positions it was given."""
 OrderKind = tuple[object, ...]
-"""What an order is made of. Orders of equal kinds can be compared with each other, others cannot."""
+"""What rows stem from. Orders of equal kinds can be compared with each other, others cannot."""
 
 EVENT: OrderKind = ("event",)
 SYSTEM_TIME = Column(SYSTEM_TIMESTAMP, "timestamp")
@@ -48,17 +48,8 @@ class Relation:
     rows: tuple[Row, ...]
 
     def with_rows(self, rows: Sequence[Row], columns: Sequence[Column] | None = None) -> Relation:
-        """The relation with other rows, and other columns if given."""
+        """The relation with rows that stem from its own, and with other columns if given."""
         return replace(self, columns=self.columns if columns is None else tuple(columns), rows=in_order(rows))
-
-    def position(self, row: Row, position: int) -> Order:
-        """The row's order with a position below it; see :meth:`positioned`."""
-        return (*row.order, position) if self.is_of_events else (row.order, position)
-
-    def positioned(self, rows: Sequence[Row], columns: Sequence[Column]) -> Relation:
-        """The relation of rows whose orders :meth:`position` gave (Q6)."""
-        kind = EVENT if self.is_of_events else ("position", self.kind)
-        return replace(self, kind=kind).with_rows(rows, columns)
 
     @property
     def named(self) -> tuple[Column, ...]:
@@ -92,6 +83,12 @@ class Readings:
 
     values: Sequence[Reading]
     types: Mapping[str, str]
+
+
+def then_by(order: Order, position: int) -> Order:
+    """The order with one more position."""
+    place, positions = order
+    return place, (*positions, position)
 
 
 def in_order(rows: Sequence[Row]) -> tuple[Row, ...]:

@@ -9,7 +9,7 @@ from pipelines.core.expressions import Evaluate
 from pipelines.core.query import Column
 from pipelines.core.steps import Applied, Computed
 from pipelines.core.types import element_of, struct_of
-from pipelines.reference.steps.relation import EVENT, Relation, Row, readings
+from pipelines.reference.steps.relation import EVENT, Relation, Row, readings, then_by
 
 _PROPERTY_NAME = Column("PropertyName", "string")
 _ARRAY_INDEX = Column("ArrayIndex", "bigint")
@@ -50,10 +50,10 @@ def applied(relation: Relation, step: Applied, evaluate: Evaluate | None) -> Rel
         if step.outer and not elements:
             elements = [None]
         rows.extend(
-            replace(row, order=relation.position(row, position), values={**row.values, step.name: one})
+            replace(row, order=then_by(row.order, position), values={**row.values, step.name: one})
             for position, one in enumerate(elements)
         )
-    return relation.positioned(rows, (*relation.columns, column))
+    return relation.with_rows(rows, (*relation.columns, column))
 
 
 def united(branches: Sequence[Relation]) -> Relation:
@@ -70,7 +70,7 @@ def united(branches: Sequence[Relation]) -> Relation:
     rows = [
         replace(
             row,
-            order=branch.position(row, position) if of_events else (position, row.order),
+            order=then_by(row.order, position) if of_events else ((position, row.order), ()),
             values={
                 column.name: _as_type(column, row.values[own.name])
                 for column, own in zip(columns, branch.columns, strict=True)

@@ -61,6 +61,6 @@ def _window_row(step: Windowed, span: Span, window_id: str | None, inside: Seque
     apart = (rows[0][text] for text in step.partition_by)
     start_us, end_us = span
     # chains of sessions may end together in one group; the earlier start comes first
-    order = (*map(order_key, (window_id, *apart, *keys.values())), start_us)
+    place = (*map(order_key, (window_id, *apart, *keys.values())), start_us)
     values = {**keys, **{one.name: value_of(one, rows) for one in step.aggregates}}
-    return Row(end_us, order, values, {"window_start": start_us, "window_end": end_us, "window_id": window_id})
+    return Row(end_us, (place, ()), values, {"window_start": start_us, "window_end": end_us, "window_id": window_id})
