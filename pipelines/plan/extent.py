@@ -91,7 +91,7 @@ def windows_of(job: Job) -> tuple[Window, ...]:
     if job.steps is None:
         found = [job.window_query.window]
     else:
-        found = [rows.window for rows in _relations(job.steps) if isinstance(rows, Windowed)]
+        found = [rows.window for _, rows in job.steps.relations() if isinstance(rows, Windowed)]
     return tuple(member for window in found for _, member in members_of(window))
 
 
@@ -99,7 +99,7 @@ def has_join(job: Job) -> bool:
     """Whether the job joins streams."""
     if job.steps is None:
         return job.window_query.join is not None
-    return any(isinstance(rows, Joined) for rows in _relations(job.steps))
+    return any(isinstance(rows, Joined) for _, rows in job.steps.relations())
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,13 +201,6 @@ def _greatest_of(paths: Iterator[Mapping[str, Extent]]) -> dict[str, Extent]:
         for name, extent in one.items():
             found[name] = found.get(name, extent).or_beyond(extent)
     return found
-
-
-def _relations(steps: Steps) -> Iterator[Rows]:
-    for step in steps.steps:
-        yield from walk(step.rows)
-    for output in steps.outputs:
-        yield from walk(output.rows)
 
 
 def _has_window(rows: Rows, steps: Steps) -> bool:
