@@ -21,7 +21,7 @@ from typing import Literal
 
 from pipelines.core.model import Grid, Job, StreamAnalyticsOrdering
 from pipelines.core.time import SECOND, format_duration
-from pipelines.plan.read_range import members_of
+from pipelines.plan.extent import members_of
 
 Strategy = Literal["sort", "packed", "file_order", "grid_cells"]
 
