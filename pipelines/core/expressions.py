@@ -9,6 +9,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 
 from pipelines.core.errors import UsageError
 from pipelines.core.model import Column
+from pipelines.core.types import fields_of
 
 Evaluate = Callable[[tuple[Column, ...], Sequence[Mapping[str, object]], Sequence[str]], list[tuple[object, ...]]]
 """(columns of the rows, rows, Spark SQL expressions) -> for each row the values of the expressions.
@@ -22,6 +23,8 @@ Reading = Mapping[str, object]
 
 _DECIMAL = re.compile(r"decimal(?:\(\d+(?:,(\d+))?\))?")
 _WIDE = Context(prec=100)
+_NAME = re.compile(r"`(?:[^`]|``)+`|[A-Za-z_][A-Za-z0-9_]*")
+_PATH = re.compile(rf"(?:{_NAME.pattern})(?:\.(?:{_NAME.pattern}))*")
 
 
 def quoted(name: str) -> str:
@@ -36,8 +39,26 @@ def quoted_path(name: str) -> str:
 
 def plain_column(expression: str, columns: Sequence[Column]) -> Column | None:
     """The column that ``expression`` is the name of, in any case; None if it is anything else."""
-    name = expression.strip().lower()
-    return next((column for column in columns if column.name.lower() == name), None)
+    found = plain_path(expression, columns)
+    return None if found is None or len(found) > 1 else found[0]
+
+
+def plain_path(expression: str, columns: Sequence[Column]) -> tuple[Column, ...] | None:
+    """The column and the struct's fields below it that ``expression`` is the path of, in any case; None if it is
+    anything else."""
+    text = expression.strip()
+    path: list[Column] = []
+    for name in [text] if _named(text, columns) else _NAME.findall(text) if _PATH.fullmatch(text) else []:
+        plain = name[1:-1].replace("``", "`") if name.startswith("`") else name
+        found = _named(plain, fields_of(path[-1].type) if path else columns)
+        if found is None:
+            return None
+        path.append(found)
+    return tuple(path) or None
+
+
+def _named(name: str, columns: Sequence[Column]) -> Column | None:
+    return next((column for column in columns if column.name.lower() == name.lower()), None)
 
 
 def read(
@@ -51,7 +72,7 @@ def read(
     Raises :class:`UsageError` if an expression is more than a column and ``evaluate`` is None.
     """
     distinct = list(dict.fromkeys(expressions))
-    plain = {text: column for text in distinct if (column := plain_column(text, columns)) is not None}
+    plain = {text: path for text in distinct if (path := plain_path(text, columns)) is not None}
     computed = [text for text in distinct if text not in plain]
     evaluated: list[tuple[object, ...]] = [()] * len(rows)
     if computed and rows:
@@ -62,10 +83,17 @@ def read(
             )
         evaluated = evaluate(columns, rows, computed)
     return [
-        {text: as_declared(column, row[column.name]) for text, column in plain.items()}
-        | dict(zip(computed, values, strict=True))
+        {text: _at(path, row) for text, path in plain.items()} | dict(zip(computed, values, strict=True))
         for row, values in zip(rows, evaluated, strict=True)
     ]
+
+
+def _at(path: Sequence[Column], row: Mapping[str, object]) -> object:
+    """The value at the path; of null it is null."""
+    value: object = row
+    for column in path:
+        value = as_declared(column, value[column.name]) if isinstance(value, Mapping) else None
+    return value
 
 
 def as_declared(column: Column, value: object) -> object:

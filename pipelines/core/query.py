@@ -158,7 +158,12 @@ class Query:
     @property
     def windows(self) -> tuple[tuple[str | None, SimpleWindow], ...]:
         """Each window with its ``window_id``, which is None unless the query has ``any_of`` (S13)."""
-        return self.window.members if isinstance(self.window, AnyOf) else ((None, self.window),)
+        return members_of(self.window)
+
+
+def members_of(window: Window) -> tuple[tuple[str | None, SimpleWindow], ...]:
+    """The windows of ``any_of`` with their ids; a single window has none."""
+    return window.members if isinstance(window, AnyOf) else ((None, window),)
 
 
 def output_name(column: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pipelines.core import model
+from pipelines.core.query import members_of
+from pipelines.core.steps import InputRows, Windowed, walk
 from pipelines.core.time import DAY, MINUTE, SECOND, format_duration
 
 _LATE_LIMIT_US = 21 * DAY - SECOND
@@ -20,10 +22,22 @@ def limits_exceeded(job: model.Job) -> list[str]:
                 found.append(f"{name}: late_arrival {format_duration(late_us)} exceeds the product's 20d23h59m59s")
             if disorder_us > _OUT_OF_ORDER_LIMIT_US:
                 found.append(f"{name}: out_of_order {format_duration(disorder_us)} exceeds the product's 9m59s")
-    for window_id, window in job.window_query.windows:
-        found += _window_limits(window_id or "window", window, job.profile)
+    for label, window in job_windows(job):
+        found += _window_limits(label, window, job.profile)
     found += _over_limits(job)
     return found
+
+
+def job_windows(job: model.Job) -> list[tuple[str, model.SimpleWindow]]:
+    """Every window of the job, with its id or ``window``; in steps after the name of the step or output."""
+    if job.steps is None:
+        return [(window_id or "window", window) for window_id, window in job.window_query.windows]
+    return [
+        (name if window_id is None else f"{name}, {window_id}", window)
+        for name, rows in job.steps.relations()
+        if isinstance(rows, Windowed)
+        for window_id, window in members_of(rows.window)
+    ]
 
 
 def _window_limits(label: str, window: model.SimpleWindow, profile: str) -> list[str]:
@@ -37,10 +51,20 @@ def _window_limits(label: str, window: model.SimpleWindow, profile: str) -> list
 
 
 def _over_limits(job: model.Job) -> list[str]:
-    grouped = {name.lower().split(".")[-1] for name in job.window_query.group_by}
     return [
         f"{source.name}: over column '{name}' is not a grouping key, which the product requires"
         for source in job.inputs
         for name in source.over
-        if name.lower() not in grouped
+        if any(name.lower() not in keys for keys in _grouping_keys(job, source.name))
+    ]
+
+
+def _grouping_keys(job: model.Job, source: str) -> list[set[str]]:
+    """The columns that each window over rows of an input groups them by (Q19)."""
+    if job.steps is None:
+        return [{name.lower().split(".")[-1] for name in job.window_query.group_by}]
+    return [
+        {key.expression.replace("`", "").lower().split(".")[-1] for key in rows.keys}
+        for _, rows in job.steps.relations()
+        if isinstance(rows, Windowed) and InputRows(source) in walk(rows)
     ]

@@ -85,10 +85,13 @@ def _sorted(reason: str) -> WatermarkStrategy:
 
 def cell_grid_of(job: Job) -> CellGrid | None:
     """The cells that the query's windows consist of; None where a result depends on more of an event's time than its
-    cell: a drop policy, a join, an aggregate that needs an order, other windows than grids, and ``hold``.
+    cell: a drop policy, a join, an aggregate that needs an order, other windows than grids, ``hold``, and steps, whose
+    rows have the time.
     """
+    if job.steps is not None or job.end_of_log == "hold":
+        return None
     query = job.window_query
-    if query.join is not None or job.end_of_log == "hold":
+    if query.join is not None:
         return None
     if any(one.function in _ORDERED for one in query.aggregates):
         return None

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.core.errors import TailraceError
 from pipelines.core.model import Arrival, Input, Job, OutputRange
+from pipelines.core.steps import SYSTEM_TIMESTAMP
 from pipelines.core.time import to_datetime
 from pipelines.core.verdicts import VERDICT_FIELDS
 from pipelines.job.expressions import instant_sql
 from pipelines.plan.initial_state import InitialStates
 from pipelines.plan.watermark_strategy import SORT, WatermarkStrategy
 from pipelines.reference import engine
-from pipelines.transcripts.judge import Outcome, Row, judge, planned_reads
+from pipelines.reference.steps import Relation
+from pipelines.transcripts.judge import Outcome, Row, judge, output_columns, planned_reads
 from pipelines.transcripts.read import VERDICT_KEYS, Case
 
 if TYPE_CHECKING:
@@ -93,17 +95,33 @@ def run_reference(case: Case) -> Outcome:
     from pipelines.batch.spark.expressions import SparkExpressions
 
     assert case.job is not None
+    steps = case.job.steps
     evaluate: Evaluate = SparkExpressions()
+    by_ansi: Evaluate = SparkExpressions(ansi=steps is not None and steps.ansi)
     try:
-        outcome = engine.run(case.job, case.arrivals, case.output, evaluate=evaluate, instant_sql=instant_sql)
+        outcome = engine.run(
+            case.job,
+            case.arrivals,
+            case.output,
+            evaluate=evaluate,
+            instant_sql=instant_sql,
+            references=case.references,
+            evaluate_steps=by_ansi,
+        )
     except TailraceError as error:
         return Outcome(error=error)
-    return reference_outcome(outcome)
+    return reference_outcome(case.job, outcome)
 
 
-def reference_outcome(outcome: engine.Outcome) -> Outcome:
+def reference_outcome(job: Job, outcome: engine.Outcome) -> Outcome:
     """The reference engine's outcome in the one form for all engines."""
-    return Outcome.of(outcome.fates, outcome.windows)
+    outputs = {name: _output_rows(output_columns(job, name), rows) for name, rows in outcome.outputs.items()}
+    return Outcome.of(outcome.fates, outcome.windows, outputs)
+
+
+def _output_rows(columns: Sequence[str], relation: Relation) -> tuple[Row, ...]:
+    rows = ({SYSTEM_TIMESTAMP: row.at_us, **row.origin, **row.values} for row in relation.rows)
+    return tuple({column: row[column] for column in columns} for row in rows)
 
 
 # -- spark -----------------------------------------------------------------------------------------------------------
@@ -114,9 +132,15 @@ def run_spark(case: Case, session: SparkSession | None = None) -> Outcome:
     assert case.job is not None
     spark = session or _session()
     reads = planned_reads(case)
-    log = [arrival for arrival in case.arrivals if arrival.arrival_time_us in reads.range]
+    frames = {
+        part.name: arrival_frame(
+            spark, part, [one for one in case.arrivals if one.arrival_time_us in reads.of(part.name)]
+        )
+        for part in case.job.inputs
+    }
+    references = reference_frames(spark, case.job, case.references)
     try:
-        return run_batch(case.job, arrival_frames(spark, case.job, log), case.output, reads.initial_states)
+        return run_batch(case.job, frames, case.output, reads.initial_states, references=references)
     except TailraceError as error:
         return Outcome(error=error)
 
@@ -128,11 +152,18 @@ def run_batch(
     initial_states: InitialStates | None = None,
     strategy: WatermarkStrategy = SORT,
     slices: LogSlices | None = None,
+    references: Mapping[str, DataFrame] | None = None,
 ) -> Outcome:
     """The results of the batch engine for ``arrivals``, collected; errors are raised."""
     from pipelines.batch import engine
+    from pipelines.batch.spark.failures import named_failures
     from pipelines.batch.spark.local_rows import local_rows
 
+    if job.steps is not None:
+        found = engine.run_steps(job, arrivals, references or {}, output, initial_states, strategy, slices)
+        with named_failures():
+            outputs = {name: tuple(local_rows(frame)) for name, frame in found.outputs.items()}
+        return Outcome(tuple(map(_verdict, local_rows(found.verdicts))), outputs=outputs)
     result = engine.run(job, arrivals, output, initial_states, strategy, slices=slices)
     verdicts = [_verdict(row) for row in local_rows(result.verdicts)]
     windows = [{key: row[key] for key in row if key != "output_date"} for row in local_rows(result.windows)]
@@ -189,6 +220,23 @@ def arrival_frame(spark: SparkSession, part: Input, arrivals: Sequence[Arrival])
             to_datetime(row.arrival_time_us).date(),
         )
         for row in arrivals
-        if row.input == part.name
+        if row.input == part.log
     ]
     return local_frame(spark, columns, rows)
+
+
+def reference_frames(
+    spark: SparkSession, job: Job, references: Mapping[str, Sequence[Mapping[str, object]]]
+) -> dict[str, DataFrame]:
+    """The rows of each reference as a DataFrame: its columns, ``effective_from``, and ``position`` in its file."""
+    from pipelines.batch.spark.local_rows import local_frame
+
+    frames = {}
+    for one in job.references:
+        columns = [(column.name, column.type) for column in one.columns]
+        rows = [
+            (*row.values(), None if one.effective is None else row[one.effective], position)
+            for position, row in enumerate(references[one.name])
+        ]
+        frames[one.name] = local_frame(spark, [*columns, ("effective_from", "timestamp"), ("position", "bigint")], rows)
+    return frames

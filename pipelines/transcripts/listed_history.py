@@ -24,7 +24,7 @@ class ListedHistory:
         column = None if part.timestamp_by is None else part.column(part.timestamp_by)
         found = []
         for arrival in self._arrivals:
-            if arrival.input != input_name or arrival.punctuation_us is not None:
+            if arrival.input != part.log or arrival.punctuation_us is not None:
                 continue
             time: object = arrival.arrival_time_us if part.timestamp_by is None else event_time_us + 1
             if column is not None and column.type == "timestamp":
@@ -39,8 +39,9 @@ class ListedHistory:
         if key is None:
             return None
         rows, clocks, clock = [], {}, Clock()
+        log = self._job.input(input_name).log
         for arrival in sorted(self._arrivals, key=place_of):
-            if arrival.input == input_name:
+            if arrival.input == log:
                 row = _summary_row(key, arrival.arrival_time_us // self._bucket_us, arrival)
                 clock = _advanced(clock, key, row)
                 rows.append(row)

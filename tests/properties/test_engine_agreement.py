@@ -98,6 +98,7 @@ def reference(
     initial_states: InitialStates | None = None,
 ) -> Outcome:
     return reference_outcome(
+        one.job,
         run(
             one.job,
             one.log if log is None else log,
@@ -105,7 +106,7 @@ def reference(
             evaluate=SparkExpressions(),
             instant_sql=instant_sql,
             initial_states=initial_states,
-        )
+        ),
     )
 
 

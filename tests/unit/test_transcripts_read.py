@@ -11,6 +11,7 @@ import pytest
 
 from pipelines.core.errors import JobFileError, TailraceError, UsageError
 from pipelines.core.time import parse_instant
+from pipelines.core.types import split_types
 from pipelines.transcripts import TranscriptError, find, read_file, read_text
 from pipelines.transcripts.typed_values import typed
 
@@ -245,3 +246,57 @@ def test_digits_beyond_the_sixth_are_cut_off_only_where_asked() -> None:
     assert typed("1970-01-01T00:00:00.0000019Z", "timestamp", truncate=True) == 1
     with pytest.raises(ValueError, match="six fractional digits"):
         typed("1970-01-01T00:00:00.0000019Z", "timestamp")
+
+
+def test_types_split_at_their_outer_commas() -> None:
+    assert split_types("string,array<map<string,int>>,decimal(10,2)") == [
+        "string",
+        "array<map<string,int>>",
+        "decimal(10,2)",
+    ]
+
+
+ROWS = JOB.replace(', window: {tumbling: {size: 10m}}, aggregates: {n: "count(*)"}', "")
+WITH_REFERENCES = (
+    ROWS
+    + """
+  references:
+    booths: {columns: "booth STRING, since TIMESTAMP, rates ARRAY<INT>", effective: since}
+    gates: {columns: "gate STRING"}
+"""
+)
+
+
+def test_reference_data_is_typed_by_its_columns_and_may_be_left_out() -> None:
+    (case,) = read_text(
+        WITH_REFERENCES
+        + 'references: {booths: [{since: "2026-01-01", rates: [1]}]}\nexpect: {outputs: {OUTPUT: [{booth: a}]}}'
+    )
+    row = {"booth": None, "since": parse_instant("2026-01-01"), "rates": [1]}
+    assert case.references == {"booths": (row,), "gates": ()}
+    assert case.expect.outputs == {"output": ({"booth": "a"},)}
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("references: {booth: []}\nexpect: {outputs: {output: []}}", "unknown key 'booth'; did you mean 'booths'"),
+        (
+            "references: {booths: [{booth: a}]}\nexpect: {outputs: {output: []}}",
+            "is missing: from this time on the row is in force",
+        ),
+        (
+            "references: {gates: [{gate: 1}]}\nexpect: {outputs: {output: []}}",
+            "references.gates.0.gate: case 'a case': 1",
+        ),
+        ("expect: {outputs: {outputs: []}}", "unknown key 'outputs'; did you mean 'output'"),
+        ("expect: {outputs: {output: [1]}}", "1 is not a mapping of columns to values"),
+        ("expect: {error: x, outputs: {output: []}}", "'error' excludes 'verdicts', 'windows' and 'outputs'"),
+    ],
+)
+def test_what_is_wrong_with_references_and_outputs_is_named(text: str, sentence: str) -> None:
+    assert sentence in refusal(WITH_REFERENCES + text)
+
+
+def test_a_job_of_one_window_has_no_outputs() -> None:
+    assert "the job has only windows; expect 'windows'" in refusal(JOB + "expect: {outputs: {output: []}}")

@@ -6,8 +6,11 @@ from pipelines.core import model
 from pipelines.core.time import DAY, format_duration, format_instant
 from pipelines.job.describe import atlas, stream_analytics, stream_insight
 from pipelines.job.describe.shared import window_sentences
+from pipelines.job.describe.steps import reference_sentences, step_sentences
+from pipelines.job.limits import job_windows
 from pipelines.plan.bounded_reads import why_whole_log
 from pipelines.plan.read_range import reach_of
+from pipelines.plan.snapshots import Lookup, lookups
 
 
 def describe_policy(job: model.Job) -> list[str]:
@@ -15,8 +18,11 @@ def describe_policy(job: model.Job) -> list[str]:
     sentences = []
     for source in job.inputs:
         sentences += [f"{source.name}: {text}" for text in _input_sentences(source, job.ordering(source.name))]
-    sentences += _query_sentences(job.window_query)
-    sentences += window_sentences(job.window_query.window, job.profile)
+    if job.steps is not None:
+        sentences += [*step_sentences(job, job.steps), *reference_sentences(job)]
+    else:
+        sentences += _query_sentences(job.window_query)
+        sentences += window_sentences(job.window_query.window, job.profile)
     sentences += atlas.session_sentences(job)
     return [*sentences, _end_of_log_sentence(job)]
 
@@ -25,6 +31,7 @@ def describe_read_range(job: model.Job) -> list[str]:
     """The read-range formula with the job's numbers, and why an end is open."""
     reach = reach_of(job)
     sentences = [f"An output range [from, to) reads arrivals {reach.rule}.", *(f"{why}." for why in reach.reasons)]
+    sentences += map(_snapshots_sentence, lookups(job))
     if reach.before_us is None or reach.after_us is None:
         because = why_whole_log(job)
         sentences.append(
@@ -59,8 +66,7 @@ def ambiguities(job: model.Job) -> list[str]:
 def remarks(job: model.Job) -> list[str]:
     """Settings that are allowed but rarely meant."""
     found = []
-    for window_id, window in job.window_query.windows:
-        label = window_id or "window"
+    for label, window in job_windows(job):
         if isinstance(window, model.Grid) and DAY % window.hop_us:
             found.append(
                 f"{label}: {format_duration(window.hop_us)} does not divide a day, so the grid depends on its origin,"
@@ -103,6 +109,12 @@ def _query_sentences(query: model.Query) -> list[str]:
             f"Only events with {query.where} count; the others still move the watermark and have a verdict."
         )
     return sentences
+
+
+def _snapshots_sentence(one: Lookup) -> str:
+    first = "the first" if one.back_us is None else f"the one in force at from - {format_duration(one.back_us)}"
+    last = "the last" if one.ahead_us is None else f"the one in force at to + {format_duration(one.ahead_us)}"
+    return f"It reads the snapshots of reference data {one.reference} from {first} to {last}."
 
 
 def _join_sentence(join: model.Join) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pipelines.core import model
 from pipelines.core.time import SECOND, format_duration
 from pipelines.job.describe.shared import tie_ambiguities
+from pipelines.job.limits import job_windows
 
 CLOSED = "and was closed by the watermark, a punctuation or (boundary: processing_time) a later arrival"
 
@@ -40,7 +41,7 @@ def _partitions(source: model.Input) -> str:
 
 def session_sentences(job: model.Job) -> list[str]:
     """When a document is late where the windows are sessions, whose end is not known beforehand."""
-    sessions = any(isinstance(window, model.Session) for _, window in job.window_query.windows)
+    sessions = any(isinstance(window, model.Session) for _, window in job_windows(job))
     if not sessions or not _in_event_time(job):
         return []
     return ["A document below the watermark that fits no open session is late; one at it opens a session."]
@@ -86,7 +87,7 @@ def query_ambiguities(job: model.Job) -> list[str]:
     """What the documents leave open about the windows."""
     event_time = _in_event_time(job)
     found = []
-    for _, window in job.window_query.windows:
+    for _, window in job_windows(job):
         if isinstance(window, model.Grid):
             found += _grid_ambiguities(window, event_time)
         if isinstance(window, model.Session):
