@@ -33,11 +33,13 @@ def register(app: typer.Typer) -> None:
         if not until_caught_up:
             note(f"streaming {found.name}; Ctrl-C stops it, and the next run goes on from there")
         with progress(f"stream {found.name}") as advance:
-            summary = run(found, context().lakehouse, until_caught_up=until_caught_up, anew=anew, progress=advance)
-        emit(summary.as_dict(), lambda out: _tell(out, summary))
+            summary = run(
+                found, context().lakehouse, until_caught_up=until_caught_up, from_start=anew, progress=advance
+            )
+        emit(summary.as_dict(), lambda out: _print(out, summary))
 
 
-def _tell(out: Console, summary: StreamSummary) -> None:
+def _print(out: Console, summary: StreamSummary) -> None:
     seconds = (summary.finished_us - summary.started_us) / 1_000_000
     events = sum(summary.counts_by_verdict.values())
     lines = [f"{summary.job}: run {summary.run_id} took {seconds:.1f} s over {events} event(s)"]

@@ -8,24 +8,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
+from typing import Any
 
 _NAN = "NaN"
 
 
-def grouping_key(value: object) -> Hashable:
+def grouping_key(value: Any) -> Hashable:
     """``value`` as SQL groups it: null equals null, NaN equals NaN, -0.0 equals 0.0."""
+    if value is None or isinstance(value, str):
+        return value
     if isinstance(value, float):
         return (_NAN,) if math.isnan(value) else value + 0.0
     if isinstance(value, (list, tuple)):
-        return tuple(grouping_key(item) for item in value)
+        return tuple([grouping_key(item) for item in value])
     if isinstance(value, dict):
         return tuple((grouping_key(key), grouping_key(item)) for key, item in value.items())
-    assert isinstance(value, Hashable)
-    return value
+    return value  # type: ignore[no-any-return]
 
 
 def grouped_value(value: object) -> object:
-    """The value that stands for its group in a result: -0.0 is shown as 0.0."""
+    """The value that stands for its group in a result: -0.0 is shown as 0.0, inside arrays and structs too."""
+    if isinstance(value, dict):
+        return {key: grouped_value(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(grouped_value, value))
     return value + 0.0 if isinstance(value, float) else value
 
 

@@ -1,4 +1,4 @@
-"""Aggregates of the live run: one window's values to one value, the same bits in whatever pieces they came.
+"""Aggregates of the live run: one window's values to one value, the same bits in whatever pieces they come.
 
 Rules: a sum of doubles is the correctly rounded sum of the exact values; a mean is that sum over n; a variance is the
 exact sum of the squared distances from the mean over n or n - 1. Decimals are exact, and their mean is rounded half
@@ -15,7 +15,7 @@ from typing import Any
 
 from pipelines.core.errors import DataRefused, UsageError
 from pipelines.core.model import Aggregate
-from pipelines.live.values import rank, same
+from pipelines.core.values import grouping_key, order_key
 
 _BIGINT_MAX = 2**63 - 1
 _EXACT = Context(prec=120)
@@ -37,7 +37,7 @@ def aggregate(one: Aggregate, values: Sequence[Any]) -> Any:
         return values[-1]
     present = [value for value in values if value is not None]
     if function == "count":
-        return len({same(value) for value in present}) if one.distinct else len(present)
+        return len({grouping_key(value) for value in present}) if one.distinct else len(present)
     if function == "collect":
         return present
     return _FUNCTIONS[function](one, present) if present else None
@@ -128,7 +128,7 @@ def _deviation(one: Aggregate, values: list[Any]) -> float | None:
 
 def _sorted_doubles(one: Aggregate, values: list[Any]) -> list[float]:
     _kind(one, values)
-    return sorted((float(value) for value in values), key=rank)
+    return sorted((float(value) for value in values), key=order_key)
 
 
 def _percentile_cont(one: Aggregate, values: list[Any]) -> float:
@@ -143,19 +143,16 @@ def _percentile_cont(one: Aggregate, values: list[Any]) -> float:
 
 def _percentile_disc(one: Aggregate, values: list[Any]) -> float:
     numbers = _sorted_doubles(one, values)
-    count = len(numbers)
     assert one.parameter is not None
-    for position in range(count):
-        if (position + 1) / count >= one.parameter:
-            return numbers[position]
-    return numbers[-1]
+    count, wanted = len(numbers), one.parameter
+    return next(number for place, number in enumerate(numbers, start=1) if place / count >= wanted)
 
 
 _FUNCTIONS: dict[str, Callable[[Aggregate, list[Any]], Any]] = {
     "sum": _sum,
     "avg": _avg,
-    "min": lambda _, values: min(values, key=rank),
-    "max": lambda _, values: max(values, key=rank),
+    "min": lambda _, values: min(values, key=order_key),
+    "max": lambda _, values: max(values, key=order_key),
     "stddev_samp": _deviation,
     "stddev_pop": _deviation,
     "var_samp": _variance,

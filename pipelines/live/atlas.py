@@ -1,192 +1,154 @@
-"""atlas, live: watermarks of an input's partitions, and windows closed document by document in arrival order."""
+"""The ordering policy of atlas, live (A1 to A5, A7 to A9): documents are decided one by one in arrival order.
+
+Lateness depends on the windows: on those that are closed (A5), or on the sessions that are open (A8).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from pipelines.core.model import AtlasOrdering, Grid, Session
-from pipelines.live.state.program import Program
-from pipelines.live.state.rows import Decision, Event, Row, decide
-from pipelines.live.values import all_same
-from pipelines.live.windows.assign import starts_of
+from pipelines.core.model import AtlasOrdering, Fate, Grid, Session, SimpleWindow, Verdict
+from pipelines.live.ordering import Decided, OrderingPolicy
+from pipelines.live.state.arrivals import EVERY_PARTITION, ArrivalQueue, Event, Partitions
+from pipelines.live.state.batches import Batch
+from pipelines.live.state.compiled_job import CompiledJob
+from pipelines.live.state.messages import Commit
+from pipelines.live.state.output import decide, verdicts_of
+from pipelines.live.state.rows import NEVER, CountedRows, Row
+from pipelines.live.windows.buffers import WindowBuffer
+from pipelines.live.windows.gap_sessions import GapSessions
+from pipelines.live.windows.start_aligned import StartAlignedBuffer, starts_of
 
 
 @dataclass(slots=True)
-class Partition:
-    """What one partition has said: the greatest time seen, and up to where it lets windows close."""
+class InputTime:
+    """How far an input has come, in microseconds.
 
-    seen: int | None = None
-    closed: int | None = None
+    By partition ``seen`` is ``max(E, P)`` and ``closed`` is ``max(E - L, P)``; ``last_arrival`` is that of the input.
+    """
 
-    def hear(self, seen: int, closed: int) -> None:
-        """Raise both; neither ever falls."""
-        self.seen = seen if self.seen is None else max(self.seen, seen)
-        self.closed = closed if self.closed is None else max(self.closed, closed)
+    ordering: AtlasOrdering
+    seen: dict[int, int] = field(default_factory=dict)
+    closed: dict[int, int] = field(default_factory=dict)
+    last_arrival: int = NEVER
+
+    def expect(self, partitions: Iterable[int]) -> None:
+        """Wait for partitions: nothing is closed before all of them have been seen (A3)."""
+        for partition in partitions:
+            self.advance(partition, NEVER, NEVER)
+
+    def advance(self, partition: int, seen: int, closed: int) -> None:
+        """Raise the times of a partition; they never fall."""
+        self.seen[partition] = max(seen, self.seen.get(partition, NEVER))
+        self.closed[partition] = max(closed, self.closed.get(partition, NEVER))
+
+    @property
+    def by_clock(self) -> bool:
+        """Do documents count at their arrival (A9)?"""
+        return self.ordering.boundary == "processing_time"
+
+    @property
+    def watermark(self) -> int:
+        """The least over the partitions of ``max(E, P)`` (A3)."""
+        return min(self.seen.values(), default=NEVER)
+
+    @property
+    def closed_until(self) -> int:
+        """C: windows that end at it or before are closed (A4, A9)."""
+        return self.last_arrival if self.by_clock else min(self.closed.values(), default=NEVER)
 
 
-@dataclass(slots=True)
-class OpenSession:
-    """A session that still takes documents."""
+@dataclass
+class AtlasPolicy(OrderingPolicy):
+    """The state of the policy: how far each input has come, and the sessions where the query has such windows."""
 
-    first: int
-    last: int
-    rows: list[Row]
+    compiled: CompiledJob
+    partitions: Partitions
+    queue: ArrivalQueue = field(init=False)
+    sessions: GapSessions | None = field(init=False)
+    times: dict[str, InputTime] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        window = self.compiled.job.window_query.window
+        self.queue = ArrivalQueue(self.partitions)
+        self.sessions = GapSessions(self.compiled, window) if isinstance(window, Session) else None
 
-@dataclass(slots=True)
-class Atlas:
-    """The state of the policy. ``clock`` is the last arrival of an input; ``sessions`` are open ones by chain."""
+    def decide(self, commit: Commit) -> Decided:
+        self.queue.put(Batch.of(self.compiled, commit).events())
+        return self._decide(self.queue.take_due())
 
-    known: dict[str, frozenset[int]] = field(default_factory=dict)
-    partitions: dict[str, dict[int, Partition]] = field(default_factory=dict)
-    clock: dict[str, int] = field(default_factory=dict)
-    sessions: dict[Hashable, list[OpenSession]] = field(default_factory=dict)
-    ended: list[tuple[int, int, list[Row]]] = field(default_factory=list)
+    def decide_rest(self) -> Decided:
+        return self._decide(self.queue.take_all())
 
-    def take(self, program: Program, events: Iterable[Event]) -> tuple[list[Decision], list[tuple[Event, Row]]]:
-        """Decide ``events``, which stand in arrival order over all inputs."""
-        decisions: list[Decision] = []
-        counted: list[tuple[Event, Row]] = []
-        for event in events:
-            if event.punctuation is not None:
-                self._punctuation(program, event, event.punctuation)
-                continue
-            decision = self._document(program, event)
-            decisions.append(decision)
-            if decision.system is not None and program.reads(event.input):
-                row = program.row(event, decision.system, None, decision.missed)
-                if self._chained(program) is None:
-                    counted.append((event, row))
-                elif event.passes:
-                    self._join(program, row)
-        return decisions, counted
+    def bound(self, name: str) -> int:
+        return self._time(name).closed_until + 1
 
-    def bound(self, program: Program, name: str) -> int | None:
-        """Windows of this input that end before this instant are closed."""
-        closed = self._closed(program, name)
-        return None if closed is None else closed + 1
-
-    def end_sessions(self, program: Program) -> None:
-        """End every open session, as the end of the log does under ``flush``."""
-        window = self._chained(program)
-        if window is not None:
-            open_still = [one for sessions in self.sessions.values() for one in sessions]
-            self.ended += [(one.first, one.last + window.timeout_us, one.rows) for one in open_still]
-            self.sessions = {}
-
-    # -- time ---------------------------------------------------------------------------------------------------------
-
-    def _speakers(self, program: Program, name: str) -> dict[int, Partition]:
-        declared = program.job.input(name).partitions
-        expected = self.known.get(name, frozenset()) if declared is None else range(declared)
-        held = self.partitions.setdefault(name, {})
-        for partition in expected:
-            held.setdefault(partition, Partition())
-        return held
-
-    def _watermark(self, program: Program, name: str) -> int | None:
-        seen = [one.seen for one in self._speakers(program, name).values()]
-        return None if None in seen or not seen else min(one for one in seen if one is not None)
-
-    def _closed(self, program: Program, name: str) -> int | None:
-        if _ordering(program, name).boundary == "processing_time":
-            return self.clock.get(name)
-        closed = [one.closed for one in self._speakers(program, name).values()]
-        return None if None in closed or not closed else min(one for one in closed if one is not None)
-
-    def _punctuation(self, program: Program, event: Event, time: int) -> None:
-        speakers = self._speakers(program, event.input)
-        spoken = (
-            speakers.values() if event.partition is None else [speakers[p] for p in [event.partition] if p in speakers]
-        )
-        for one in spoken:
-            one.hear(time, time)
-        self._pass(program, event)
-
-    def _pass(self, program: Program, event: Event) -> None:
-        """The row is taken: the clock stands at its arrival, and sessions that have ended are closed."""
-        self.clock[event.input] = event.arrival
-        window, closed = self._chained(program), self._closed(program, event.input)
-        if window is None or closed is None or not program.reads(event.input):
-            return
-        for chain, sessions in list(self.sessions.items()):
-            open_still = [one for one in sessions if one.last + window.timeout_us > closed]
-            if len(open_still) == len(sessions):
-                continue
-            for one in sessions:
-                if one.last + window.timeout_us <= closed:
-                    self.ended.append((one.first, one.last + window.timeout_us, one.rows))
-            if open_still:
-                self.sessions[chain] = open_still
-            else:
-                del self.sessions[chain]
-
-    # -- one document -------------------------------------------------------------------------------------------------
-
-    def _document(self, program: Program, event: Event) -> Decision:
-        ordering = _ordering(program, event.input)
-        if event.time is None:
-            self._pass(program, event)
-            return decide(event, "dropped", ("invalid_time",))
-        by_clock = ordering.boundary == "processing_time"
-        time = event.arrival if by_clock else event.time
-        watermark = self._watermark(program, event.input)
-        verdict = "accepted"
-        missed: tuple[int, ...] = ()
-        if program.reads(event.input):
-            window = self._chained(program)
-            if window is None:
-                verdict, missed = self._missed(program, event.input, time)
-            else:
-                bound = self.clock.get(event.input) if by_clock else watermark
-                if bound is not None and time < bound and not self._fitting(program, window, event.values, time):
-                    verdict = "dropped"
-        assert event.partition is not None
-        speaker = self._speakers(program, event.input).get(event.partition)
-        if speaker is not None:
-            speaker.hear(event.time, event.time - ordering.allowed_lateness_us)
-        self._pass(program, event)
-        reasons = () if verdict == "accepted" else ("late",)
-        system = None if verdict == "dropped" else time
-        return decide(event, verdict, reasons, system=system, watermark=watermark, missed=missed)
-
-    def _missed(self, program: Program, name: str, time: int) -> tuple[str, tuple[int, ...]]:
-        window, closed = program.job.window_query.window, self._closed(program, name)
+    def buffer(self, window_id: str | None, window: SimpleWindow) -> WindowBuffer:
+        if self.sessions is not None:
+            return self.sessions
         assert isinstance(window, Grid)
-        starts = starts_of(window, time, time + 1)
-        missed = tuple(start for start in starts if closed is not None and start + window.size_us <= closed)
+        return StartAlignedBuffer(self.compiled, window_id, window)
+
+    def _time(self, name: str) -> InputTime:
+        """How far an input has come, with an entry for each partition that the job waits for."""
+        if name not in self.times:
+            ordering = self.compiled.job.ordering(name)
+            assert isinstance(ordering, AtlasOrdering)
+            self.times[name] = InputTime(ordering)
+        self.times[name].expect(self.partitions.of(name))
+        return self.times[name]
+
+    def _decide(self, events: Sequence[Event]) -> Decided:
+        times = {part.name: self._time(part.name) for part in self.compiled.job.inputs}
+        fates: list[Fate] = []
+        counted: dict[str, list[Row]] = {}
+        for event in events:
+            time, reads = times[event.input], self.compiled.reads(event.input)
+            if event.punctuation_us is not None:
+                fate = None
+                for partition in time.seen if event.partition == EVERY_PARTITION else [event.partition]:
+                    time.advance(partition, event.punctuation_us, event.punctuation_us)
+            else:
+                fate = self._document(event, time)
+                fates.append(fate)
+            time.last_arrival = event.arrival_us
+            if self.sessions is not None and reads:
+                self.sessions.end(time.closed_until)
+            if fate is None or fate.system_timestamp_us is None or not reads or not event.passes:
+                continue
+            row = Row.of(self.compiled, event, fate.system_timestamp_us, missed=fate.missed_windows_us)
+            if self.sessions is None:
+                counted.setdefault(event.input, []).append(row)
+            else:
+                self.sessions.join(row)
+        return Decided(verdicts_of(fates), {name: CountedRows(rows) for name, rows in counted.items()})
+
+    def _document(self, event: Event, time: InputTime) -> Fate:
+        """The verdict on a document, whose time then counts towards the watermark."""
+        if event.time_us is None:
+            return decide(event, "dropped", ("invalid_time",))
+        counts_at_us, watermark = event.arrival_us if time.by_clock else event.time_us, time.watermark
+        verdict, missed = self._lateness(event, counts_at_us, time)
+        time.advance(event.partition, event.time_us, event.time_us - time.ordering.allowed_lateness_us)
+        return decide(
+            event,
+            verdict,
+            () if verdict == "accepted" else ("late",),
+            system_timestamp_us=None if verdict == "dropped" else counts_at_us,
+            watermark_us=None if watermark == NEVER else watermark,
+            missed_windows_us=missed,
+        )
+
+    def _lateness(self, event: Event, time_us: int, time: InputTime) -> tuple[Verdict, tuple[int, ...]]:
+        """The verdict by what was closed before the document came, and the starts of the windows it missed."""
+        window = self.compiled.job.window_query.window
+        if not self.compiled.reads(event.input):
+            return "accepted", ()
+        if self.sessions is not None:
+            late = not time.by_clock and time_us < time.watermark and not self.sessions.fitting(event.values, time_us)
+            return "dropped" if late else "accepted", ()
+        assert isinstance(window, Grid)
+        starts, closed = starts_of(window, time_us, time_us + 1), time.closed_until
+        missed = tuple([start for start in starts if start + window.size_us <= closed])
         return "accepted" if not missed else "dropped" if len(missed) == len(starts) else "partial", missed
-
-    # -- sessions -----------------------------------------------------------------------------------------------------
-
-    def _chained(self, program: Program) -> Session | None:
-        window = program.job.window_query.window
-        return window if isinstance(window, Session) else None
-
-    def _fitting(self, program: Program, window: Session, values: tuple[object, ...], time: int) -> list[OpenSession]:
-        chain = _chain(program, window, values)
-        gap = window.timeout_us
-        return [one for one in self.sessions.get(chain, []) if one.first - gap < time < one.last + gap]
-
-    def _join(self, program: Program, row: Row) -> None:
-        window = self._chained(program)
-        assert window is not None
-        fitting = self._fitting(program, window, row.values, row.start)
-        chain = _chain(program, window, row.values)
-        rest = [one for one in self.sessions.get(chain, []) if not any(one is other for other in fitting)]
-        first = min([row.start, *(one.first for one in fitting)])
-        last = max([row.start, *(one.last for one in fitting)])
-        rows = [member for one in fitting for member in one.rows]
-        rows.append(row)
-        self.sessions[chain] = [*rest, OpenSession(first, last, rows)]
-
-
-def _chain(program: Program, window: Session, values: tuple[object, ...]) -> Hashable:
-    return all_same([values[program.places[column]] for column in window.partition_by])
-
-
-def _ordering(program: Program, name: str) -> AtlasOrdering:
-    ordering = program.job.ordering(name)
-    assert isinstance(ordering, AtlasOrdering)
-    return ordering

@@ -6,10 +6,10 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pipelines.core.errors import DataRefused, TailraceError
 from pipelines.core.model import REASONS, Job
@@ -17,15 +17,15 @@ from pipelines.core.time import format_instant, from_datetime, to_datetime
 from pipelines.lakehouse import runs
 from pipelines.lakehouse.layout import arrivals_table
 from pipelines.lakehouse.root import Lakehouse
+from pipelines.live.expressions import refuse
 from pipelines.live.spark.announcements import Announcement, announce, checkpoint_uri
-from pipelines.live.state.program import refuse
-from pipelines.live.state.rows import LogOutOfOrder
+from pipelines.live.spark.sink import stream_verdicts_table, stream_windows_table
+from pipelines.live.state.arrivals import LogOutOfOrder
+from pipelines.live.state.output import RunCounts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-    from pipelines.live.spark.query import Tally
 
 FILES_PER_TRIGGER = 1000
 _POLL_SECONDS = 1.0
@@ -62,7 +62,7 @@ def stream(
     lakehouse: str | Path | Lakehouse,
     *,
     until_caught_up: bool = True,
-    anew: bool = False,
+    from_start: bool = False,
     files_per_trigger: int = FILES_PER_TRIGGER,
     spark: SparkSession | None = None,
     progress: Progress | None = None,
@@ -70,167 +70,155 @@ def stream(
     """Run the live stream of ``job`` from where it stopped, into ``stream_windows`` and ``stream_verdicts``.
 
     ``until_caught_up``: up to what the logs hold now, then what the end of the log gives, as provisional rows; else
-    until the process is interrupted. ``anew`` begins again at the start of the logs. Neither ``files_per_trigger`` nor
-    how often the stream is stopped and started changes what it writes.
+    until the process is interrupted. ``from_start`` begins again at the start of the logs. Neither
+    ``files_per_trigger`` nor how often the stream is stopped and started changes what it writes.
 
     Raises :class:`UsageError` for what the live run cannot do or a job that changed, :class:`DataRefused` where the
     data cannot be computed with.
     """
     refuse(job)
-    lakehouse, tell = Lakehouse.at(lakehouse), progress or (lambda _: None)
+    lakehouse = Lakehouse.at(lakehouse)
     lakehouse.require_writable()
-    begun = announce(lakehouse, job, end_of_log=until_caught_up, anew=anew)
+    announced = announce(lakehouse, job, end_of_log=until_caught_up, from_start=from_start)
     runs.abandon_dead(lakehouse, job.name)
-    ledger = _Ledger(lakehouse, job, begun)
+    run = _Run(job, lakehouse, announced, until_caught_up, files_per_trigger, progress or (lambda _: None))
+    run.record(runs.RUNNING)
     try:
-        run = _Run(job, lakehouse, files_per_trigger, tell, spark)
-        run.go(begun, until_caught_up=until_caught_up)
+        run.go(spark)
     except BaseException as error:
-        ledger.close(runs.FAILED, None, error)
+        run.record(runs.FAILED, error)
         raise
-    return ledger.close(runs.SUCCEEDED, run, None)
+    return run.record(runs.SUCCEEDED)
 
 
+@dataclass
 class _Run:
     """One run: a query, and the next one where the stream has to begin again."""
 
-    def __init__(
-        self, job: Job, lakehouse: Lakehouse, files_per_trigger: int, tell: Progress, spark: SparkSession | None
-    ) -> None:
-        from pipelines.live.spark.query import Tally
+    job: Job
+    lakehouse: Lakehouse
+    announced: Announcement
+    until_caught_up: bool
+    files_per_trigger: int
+    progress: Progress
+    run_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    started_us: int = field(default_factory=lambda: from_datetime(datetime.now(UTC)))
+    counts: RunCounts = field(default_factory=RunCounts)
 
-        self.job, self.lakehouse, self.files_per_trigger, self.tell = job, lakehouse, files_per_trigger, tell
-        self.spark = spark
-        self.tally: Tally = Tally()
-        self.begun: Announcement | None = None
-
-    def go(self, begun: Announcement, *, until_caught_up: bool) -> None:
-        self.tell("starting Spark")
+    def go(self, spark: SparkSession | None) -> None:
+        """Run one generation after the other."""
+        self.progress("starting Spark")
         from pipelines.live.spark.query import live_session
         from pipelines.runtime.session import session
 
-        self.session = live_session(self.spark or session())
-        while True:
-            self.begun = begun
-            self._forget_older(begun)
-            self.tell("streaming")
-            again = self._run(begun, until_caught_up=until_caught_up)
-            if again is None:
-                return
-            begun = again
+        live = live_session(spark or session())
+        again: Announcement | None = self.announced
+        while again is not None:
+            self.announced, self.counts = again, RunCounts()
+            self._remove_older_checkpoints()
+            self.progress("streaming")
+            again = self._stream(live)
 
-    def _run(self, begun: Announcement, *, until_caught_up: bool) -> Announcement | None:
-        """Run one generation's query; the announcement of the next generation if it has to begin again."""
-        from pipelines.live.spark.query import Tally, live_query
+    def record(self, status: str, error: BaseException | None = None) -> StreamSummary:
+        """Write the run's row in ``runs``."""
+        counts, finished_us = self.counts, from_datetime(datetime.now(UTC))
+        summary = StreamSummary(
+            job=self.job.name,
+            run_id=self.run_id,
+            generation=self.announced.generation,
+            counts_by_verdict=dict(sorted(counts.verdicts.items())),
+            counts_by_reason={name: counts.reasons[name] for name in REASONS if counts.reasons[name]},
+            windows=counts.windows,
+            provisional_windows=counts.provisional_windows,
+            batches=counts.batches,
+            versions_read={arrivals_table(name): version for name, version in self.announced.versions.items()},
+            started_us=self.started_us,
+            finished_us=finished_us,
+        )
+        row = {
+            "run_id": self.run_id,
+            "job": self.job.name,
+            "kind": "stream",
+            "status": status,
+            "job_fingerprint": self.job.fingerprint,
+            "versions_read": summary.versions_read,
+            "started_at": to_datetime(self.started_us),
+            "process": runs.this_process(),
+        }
+        if status != runs.RUNNING:
+            windows, verdicts = stream_windows_table(self.job), stream_verdicts_table(self.job)
+            tables = {name: self.lakehouse.open(name) for name in (windows, verdicts)}
+            row |= {
+                "error": _sentence(error),
+                "finished_at": to_datetime(finished_us),
+                "counts_by_verdict": summary.counts_by_verdict,
+                "counts_by_reason": summary.counts_by_reason,
+                "rows_written": {windows: counts.windows + counts.provisional_windows},
+                "versions_written": {name: table.version() for name, table in tables.items() if table is not None},
+            }
+        runs.record(self.lakehouse, row)
+        return summary
 
-        self.tally = Tally()
-        writer = live_query(self.session, self.job, self.lakehouse, begun, self.tally, self.files_per_trigger)
-        if until_caught_up:
+    def _stream(self, live: SparkSession) -> Announcement | None:
+        """Run one generation's query; the announcement of the next generation if the stream has to begin again."""
+        from pipelines.live.spark.query import live_query
+
+        writer = live_query(live, self.job, self.lakehouse, self.announced, self.counts, self.files_per_trigger)
+        first = self.announced
+        if self.until_caught_up:
             query = writer.trigger(availableNow=True).start()
         else:
             query = writer.trigger(processingTime="1 second").start()
         try:
-            followed = self._follow(query, begun, until_caught_up=until_caught_up)
-            if self.tally.error is not None:
-                raise self.tally.error
-            return followed
+            again = self._follow(query)
+            if self.counts.error is not None:
+                raise self.counts.error
+            return again
         except Exception as failure:
-            # Spark tells a batch's own error only as a text among others
-            error = self.tally.error or failure
+            # Spark reports the error of a batch only as text
+            error = self.counts.error or failure
             if not isinstance(error, LogOutOfOrder):
                 raise error from None
-            if begun.generation > 0 and begun.number == 0:
+            if first.generation > 0 and first.number == 0:
                 raise DataRefused(f"the arrival logs are not in order: {error}") from None
-            return announce(self.lakehouse, self.job, end_of_log=until_caught_up, anew=True)
+            return announce(self.lakehouse, self.job, end_of_log=self.until_caught_up, from_start=True)
         finally:
             query.stop()
 
-    def _follow(self, query: StreamingQuery, begun: Announcement, *, until_caught_up: bool) -> Announcement | None:
-        if until_caught_up:
+    def _follow(self, query: StreamingQuery) -> Announcement | None:
+        """Wait until the query has read what was announced. A run without end announces what the logs gain, until
+        Ctrl-C. The announcement of the next generation if one has to begin."""
+        try:
             while query.isActive:
-                query.awaitTermination(10)  # now and then, so that Ctrl-C is heard
-        else:
-            try:
-                while query.isActive:
-                    time.sleep(_POLL_SECONDS)
-                    if self._grown(begun):
-                        newer = announce(self.lakehouse, self.job, end_of_log=False)
-                        if newer.generation != begun.generation:
-                            return newer
-                        begun = self.begun = newer
-            except KeyboardInterrupt:
-                return None
+                if self.until_caught_up:
+                    query.awaitTermination(10)  # not for ever, so that Ctrl-C is noticed
+                    continue
+                time.sleep(_POLL_SECONDS)
+                if self._has_grown():
+                    newer = announce(self.lakehouse, self.job, end_of_log=False)
+                    if newer.generation != self.announced.generation:
+                        return newer
+                    self.announced = newer
+        except KeyboardInterrupt:
+            if self.until_caught_up:
+                raise
+            return None
         failure = query.exception()
         if failure is not None:
             raise failure
         return None
 
-    def _grown(self, begun: Announcement) -> bool:
+    def _has_grown(self) -> bool:
         tables = {part.name: self.lakehouse.open(arrivals_table(part.name)) for part in self.job.inputs}
-        return any(table is not None and table.version() > begun.versions[name] for name, table in tables.items())
+        versions = self.announced.versions
+        return any(table is not None and table.version() > versions[name] for name, table in tables.items())
 
-    def _forget_older(self, begun: Announcement) -> None:
-        """Checkpoints of earlier generations are of no use any more."""
+    def _remove_older_checkpoints(self) -> None:
+        """Those of earlier generations are not needed any more."""
         if self.lakehouse.is_local:
-            for older in range(begun.generation):
-                place = Path(checkpoint_uri(self.lakehouse, self.job, older).removeprefix("file://"))
-                shutil.rmtree(place, ignore_errors=True)
-
-
-class _Ledger:
-    """The run's row in ``runs``."""
-
-    def __init__(self, lakehouse: Lakehouse, job: Job, begun: Announcement) -> None:
-        self.lakehouse, self.job = lakehouse, job
-        self.row: dict[str, Any] = {
-            "run_id": uuid.uuid4().hex,
-            "job": job.name,
-            "kind": "stream",
-            "status": runs.RUNNING,
-            "job_fingerprint": job.fingerprint,
-            "versions_read": _versions(begun),
-            "started_at": datetime.now(UTC),
-            "process": runs.this_process(),
-        }
-        runs.record(lakehouse, self.row)
-
-    def close(self, status: str, run: _Run | None, error: BaseException | None) -> StreamSummary:
-        from pipelines.live.spark.query import Tally, verdicts_name, windows_name
-
-        tally: Tally = run.tally if run is not None else Tally()
-        finished_us = from_datetime(datetime.now(UTC))
-        summary = StreamSummary(
-            job=self.job.name,
-            run_id=self.row["run_id"],
-            generation=run.begun.generation if run is not None and run.begun is not None else 0,
-            counts_by_verdict=dict(sorted(tally.verdicts.items())),
-            counts_by_reason={name: tally.reasons[name] for name in REASONS if tally.reasons[name]},
-            windows=tally.windows,
-            provisional_windows=tally.provisional_windows,
-            batches=tally.batches,
-            versions_read=_versions(run.begun) if run is not None and run.begun is not None else {},
-            started_us=from_datetime(self.row["started_at"]),
-            finished_us=finished_us,
-        )
-        written = {windows_name(self.job): tally.windows + tally.provisional_windows}
-        tables = (windows_name(self.job), verdicts_name(self.job))
-        done = {
-            **self.row,
-            "status": status,
-            "error": _sentence(error),
-            "finished_at": to_datetime(finished_us),
-            "versions_read": summary.versions_read or self.row["versions_read"],
-            "counts_by_verdict": summary.counts_by_verdict,
-            "counts_by_reason": summary.counts_by_reason,
-            "rows_written": written,
-            "versions_written": {name: table.version() for name in tables if (table := self.lakehouse.open(name))},
-        }
-        runs.record(self.lakehouse, done)
-        return summary
-
-
-def _versions(begun: Announcement) -> dict[str, int]:
-    return {arrivals_table(name): version for name, version in begun.versions.items()}
+            for older in range(self.announced.generation):
+                folder = checkpoint_uri(self.lakehouse, self.job, older).removeprefix("file://")
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _sentence(error: BaseException | None) -> str | None:

@@ -1,175 +1,182 @@
-"""stream_insight, live: current time per input, items judged against it in arrival order, open edges carried along."""
+"""The ordering policy of stream_insight, live (I1 to I13): items are decided one by one in arrival order."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from pipelines.core.model import Input, StreamInsightOrdering
-from pipelines.live.state.program import Program
-from pipelines.live.state.rows import Decision, Event, Row, decide
-from pipelines.live.values import all_same
+from pipelines.core.model import Fate, Input, SimpleWindow, StreamInsightOrdering, Verdict
+from pipelines.core.values import grouping_key
+from pipelines.live.ordering import Decided, OrderingPolicy
+from pipelines.live.state.arrivals import ArrivalQueue, Event, Partitions
+from pipelines.live.state.batches import Batch
+from pipelines.live.state.compiled_job import CompiledJob
+from pipelines.live.state.messages import Commit
+from pipelines.live.state.output import decide, verdicts_of
+from pipelines.live.state.rows import NEVER, CountedRows, Row
+from pipelines.live.windows.buffers import WindowBuffer
+from pipelines.live.windows.lifetimes import LifetimeBuffer
 
-LATE = "before_current_time"
+Kind = Literal["point", "interval", "start", "end"]
+LATE = ("before_current_time",)
 
 
 @dataclass(slots=True)
-class Clock:
-    """The time of one input: the greatest CTI; what counts towards the next one; what has begun and not ended."""
+class StartEdge:
+    """A start edge without its end yet: its verdict so far, its start after the policy in microseconds, and its row
+    where the query counts it."""
 
-    current: int | None = None
-    received: int = 0
-    fired_at: int | None = None
-    begun: dict[Hashable, list[Begun]] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Begun:
-    """A start edge without its end yet: its verdict so far, and its row where the query counts it."""
-
-    decision: Decision
+    fate: Fate
     start: int
     row: Row | None
 
 
 @dataclass(slots=True)
-class Insight:
-    """The state of the policy, by input."""
+class InputState:
+    """One input: what counts towards its next CTI (I4, I5), and its start edges without end by start and match."""
 
-    known: dict[str, frozenset[int]] = field(default_factory=dict)
-    clocks: dict[str, Clock] = field(default_factory=dict)
+    part: Input
+    ordering: StreamInsightOrdering
+    received: int = 0
+    issued_at: int | None = None
+    open_edges: dict[Hashable, list[StartEdge]] = field(default_factory=dict)
 
-    def take(self, program: Program, events: Iterable[Event]) -> tuple[list[Decision], list[tuple[Event, Row]]]:
-        """Decide ``events``, which stand in arrival order over all inputs.
-
-        A start edge has its verdict once its end is known; until then :meth:`open_decisions` has it.
-        """
-        decisions: list[Decision] = []
-        counted: list[tuple[Event, Row]] = []
-        for event in events:
-            clock = self.clocks.setdefault(event.input, Clock())
-            if event.punctuation is not None:
-                self._issue(program, event.input, event.punctuation)
-                continue
-            part = program.job.input(event.input)
-            kind = _kind(part, event)
-            if kind is None:
-                decisions.append(decide(event, "dropped", ("invalid_time",)))
-                continue
-            assert event.time is not None
-            if kind == "end":
-                decisions.extend(self._end(clock, event))
-                continue
-            row = self._begin(program, clock, event, kind, decisions)
-            if row is not None:
-                counted.append((event, row))
-            issued = _generated(program, clock, event.input, event.time)
-            if issued is not None:
-                self._issue(program, event.input, issued)
-        return decisions, counted
-
-    def bound(self, _: Program, name: str) -> int | None:
-        """Windows of this input that end before this instant are final."""
-        clock = self.clocks.get(name)
-        return None if clock is None or clock.current is None else clock.current + 1
-
-    def open_decisions(self) -> list[Decision]:
-        """Verdicts of start edges that have not ended."""
-        begun = [one for clock in self.clocks.values() for queue in clock.begun.values() for one in queue]
-        return [one.decision for one in begun]
-
-    # -- time ---------------------------------------------------------------------------------------------------------
-
-    def _issue(self, program: Program, name: str, cti: int) -> None:
-        """A CTI of an input, and of those that import its time, at once."""
-        clock = self.clocks.setdefault(name, Clock())
-        clock.current = cti if clock.current is None else max(clock.current, cti)
-        for importer, ordering in program.job.orderings:
-            if isinstance(ordering, StreamInsightOrdering) and ordering.import_from == name:
-                self._issue(program, importer, cti)
-
-    # -- items --------------------------------------------------------------------------------------------------------
-
-    def _begin(self, program: Program, clock: Clock, event: Event, kind: str, decisions: list[Decision]) -> Row | None:
-        """A point, interval or start edge; the row that it is for the query."""
-        ordering = _ordering(program, event.input)
-        assert event.time is not None
-        start, current = event.time, clock.current
-        end = {"point": start + 1, "interval": event.end, "start": None}[kind]
-        verdict = "accepted"
-        reasons: tuple[str, ...] = ()
-        if current is not None and start < current:
-            survives = ordering.action == "adjust" and (end is None or (kind == "interval" and end > current))
-            if not survives:
-                decisions.append(decide(event, "dropped", (LATE,), watermark=current))
-                return None
-            start, verdict, reasons = current, "adjusted", (LATE,)
-        decision = decide(event, verdict, reasons, system=start, lifetime_end=end, watermark=current)
-        row = program.row(event, start, end) if program.reads(event.input) and event.passes else None
-        if kind == "start":
-            key = (event.time, all_same(event.match))
-            clock.begun.setdefault(key, []).append(Begun(decision, start, row))
+    def next_cti(self, start: int) -> int | None:
+        """The CTI that follows an item received, in microseconds, if it issues one (I4 to I6)."""
+        ordering = self.ordering
+        self.received += 1
+        if ordering.every_events is not None:
+            issues = self.received % ordering.every_events == 0
+        elif ordering.every_us is not None:
+            issues = self.issued_at is None or start - self.issued_at >= ordering.every_us
         else:
-            decisions.append(decision)
-        return row
+            issues = False
+        if not issues:
+            return None
+        self.issued_at = start
+        return start - ordering.delay_us
 
-    def _end(self, clock: Clock, event: Event) -> list[Decision]:
-        """An end edge: its own verdict, and that of the start edge it ends."""
-        assert event.time is not None
-        assert event.end is not None
-        current, key = clock.current, (event.time, all_same(event.match))
-        queue = clock.begun.get(key, [])
-        if current is not None and event.end < current:
-            reasons = (LATE,) if queue else (LATE, "orphan_end")
-            return [decide(event, "dropped", reasons, watermark=current)]
-        if not queue:
-            return [decide(event, "dropped", ("orphan_end",), watermark=current)]
-        begun = queue.pop(0)
-        if not queue:
-            del clock.begun[key]
-        if event.end <= begun.start:
-            gone = begun.decision._replace(verdict="dropped", reasons=("cancelled",), system=None, lifetime_end=None)
-            if begun.row is not None:
-                begun.row.end = begun.row.start  # an empty lifetime is in no window
-            return [gone, decide(event, "dropped", ("cancelled",), watermark=current)]
-        if begun.row is not None:
-            begun.row.end = event.end
-        return [
-            begun.decision._replace(lifetime_end=event.end),
-            decide(event, "accepted", system=event.end, watermark=current),
-        ]
+    def kind(self, event: Event) -> Kind | None:
+        """What an item is; None for one that is not valid (I2)."""
+        start, end = event.time_us, event.end_us
+        if start is None:
+            return None
+        if self.part.shape == "point":
+            return "point"
+        if self.part.shape == "interval":
+            return "interval" if end is not None and end > start else None
+        if event.edge == "start":
+            return "start"
+        return "end" if event.edge == "end" and end is not None and end >= start else None
 
 
-def _kind(part: Input, event: Event) -> str | None:
-    start, end = event.time, event.end
-    if start is None:
-        return None
-    if part.shape == "point":
-        return "point"
-    if part.shape == "interval":
-        return "interval" if end is not None and end > start else None
-    if event.edge == "start":
-        return "start"
-    return "end" if event.edge == "end" and end is not None and end >= start else None
+@dataclass
+class StreamInsightPolicy(OrderingPolicy):
+    """The state of the policy. ``current`` is C of each input in microseconds, once there is a CTI (I8)."""
 
+    compiled: CompiledJob
+    partitions: Partitions
+    queue: ArrivalQueue = field(init=False)
+    inputs: dict[str, InputState] = field(init=False)
+    current: dict[str, int] = field(default_factory=dict)
 
-def _generated(program: Program, clock: Clock, name: str, start: int) -> int | None:
-    """The CTI that follows an item received, if it is one's turn."""
-    ordering = _ordering(program, name)
-    clock.received += 1
-    if ordering.every_events is not None:
-        fires = clock.received % ordering.every_events == 0
-    elif ordering.every_us is not None:
-        fires = clock.fired_at is None or start - clock.fired_at >= ordering.every_us
-    else:
-        fires = False
-    if not fires:
-        return None
-    clock.fired_at = start
-    return start - ordering.delay_us
+    def __post_init__(self) -> None:
+        self.queue = ArrivalQueue(self.partitions)
+        self.inputs = {}
+        for part in self.compiled.job.inputs:
+            ordering = self.compiled.job.ordering(part.name)
+            assert isinstance(ordering, StreamInsightOrdering)
+            self.inputs[part.name] = InputState(part, ordering)
 
+    def decide(self, commit: Commit) -> Decided:
+        self.queue.put(Batch.of(self.compiled, commit).events())
+        return self._decide(self.queue.take_due(), at_end=False)
 
-def _ordering(program: Program, name: str) -> StreamInsightOrdering:
-    ordering = program.job.ordering(name)
-    assert isinstance(ordering, StreamInsightOrdering)
-    return ordering
+    def decide_rest(self) -> Decided:
+        return self._decide(self.queue.take_all(), at_end=True)
+
+    def bound(self, name: str) -> int:
+        return self.current.get(name, NEVER) + 1
+
+    def buffer(self, window_id: str | None, window: SimpleWindow) -> WindowBuffer:
+        return LifetimeBuffer(self.compiled, window_id, window, current_us=self.current)
+
+    def _decide(self, events: Sequence[Event], *, at_end: bool) -> Decided:
+        fates: list[Fate] = []
+        counted: dict[str, list[Row]] = {}
+        for event in events:
+            state = self.inputs[event.input]
+            if event.punctuation_us is not None:
+                self._issue(event.input, event.punctuation_us)
+                continue
+            kind = state.kind(event)
+            if kind is None or event.time_us is None:
+                fates.append(decide(event, "dropped", ("invalid_time",)))
+                continue
+            if kind == "end":
+                fates += self._end(state, event)
+                continue
+            fate, row = self._begin(state, event, kind, event.time_us)
+            if fate is not None:
+                fates.append(fate)
+            if row is not None:
+                counted.setdefault(event.input, []).append(row)
+            cti = state.next_cti(event.time_us)
+            if cti is not None:
+                self._issue(event.input, cti)
+        if at_end:
+            edges = [edge for state in self.inputs.values() for queue in state.open_edges.values() for edge in queue]
+            fates += [edge.fate for edge in edges]
+        return Decided(verdicts_of(fates), {name: CountedRows(rows) for name, rows in counted.items()})
+
+    def _issue(self, name: str, cti: int) -> None:
+        """A CTI of an input, and at once of those that import its time (I7)."""
+        self.current[name] = max(cti, self.current.get(name, NEVER))
+        for importer, state in self.inputs.items():
+            if state.ordering.import_from == name:
+                self._issue(importer, cti)
+
+    def _begin(self, state: InputState, event: Event, kind: Kind, start: int) -> tuple[Fate | None, Row | None]:
+        """A point, interval or start edge: its verdict, unless its end is still to come, and the row that it is for
+        the query (I3, I9 to I11)."""
+        current = self.current.get(event.input)
+        end = start + 1 if kind == "point" else event.end_us if kind == "interval" else None
+        verdict: Verdict = "accepted"
+        if current is not None and start < current:
+            survives = kind == "start" or (kind == "interval" and end is not None and end > current)
+            if state.ordering.action == "drop" or not survives:
+                return decide(event, "dropped", LATE, watermark_us=current), None
+            start, verdict = current, "adjusted"
+        reasons = () if verdict == "accepted" else LATE
+        fate = decide(event, verdict, reasons, system_timestamp_us=start, lifetime_end_us=end, watermark_us=current)
+        counts = self.compiled.reads(event.input) and event.passes
+        row = Row.of(self.compiled, event, start, end) if counts else None
+        if kind != "start":
+            return fate, row
+        edges = state.open_edges.setdefault((event.time_us, grouping_key(event.match)), [])
+        edges.append(StartEdge(fate, start, row))
+        return None, row
+
+    def _end(self, state: InputState, event: Event) -> list[Fate]:
+        """An end edge: its own verdict, and that of the start edge that it ends (I12, I13)."""
+        assert event.end_us is not None
+        current, key = self.current.get(event.input), (event.time_us, grouping_key(event.match))
+        edges = state.open_edges.get(key, [])
+        late = current is not None and event.end_us < current
+        if late or not edges:
+            reasons = (LATE if late else ()) + (() if edges else ("orphan_end",))
+            return [decide(event, "dropped", reasons, watermark_us=current)]
+        edge = edges.pop(0)
+        if not edges:
+            del state.open_edges[key]
+        cancelled = event.end_us <= edge.start
+        if edge.row is not None:
+            # a row without length is in no window
+            edge.row.end = edge.row.start if cancelled else event.end_us
+        if cancelled:
+            gone = ("cancelled",)
+            fate = replace(edge.fate, verdict="dropped", reasons=gone, system_timestamp_us=None, lifetime_end_us=None)
+            return [fate, decide(event, "dropped", gone, watermark_us=current)]
+        own = decide(event, "accepted", system_timestamp_us=event.end_us, watermark_us=current)
+        return [replace(edge.fate, lifetime_end_us=event.end_us), own]

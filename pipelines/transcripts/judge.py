@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from pipelines.core.errors import TailraceError, did_you_mean
-from pipelines.core.model import Job, output_name
+from pipelines.core.model import Fate, Job, WindowRow, output_name
 from pipelines.core.time import format_instant, parse_instant
 from pipelines.plan.read_range import read_range
 from pipelines.transcripts.read import Case
@@ -33,6 +33,36 @@ class Outcome:
     verdicts: tuple[Row, ...] = ()
     windows: tuple[Row, ...] = ()
     error: TailraceError | None = None
+
+    @classmethod
+    def of(cls, fates: Iterable[Fate], windows: Iterable[WindowRow]) -> Outcome:
+        """From the rows of an engine that gives them as the core's."""
+        return cls(tuple(map(_verdict, fates)), tuple(map(_window, windows)))
+
+
+def _verdict(fate: Fate) -> Row:
+    return {
+        "input": fate.input,
+        "partition": fate.input_partition,
+        "sequence": fate.sequence,
+        "arrival_time": fate.arrival_time_us,
+        "event_time": fate.event_time_us,
+        "verdict": fate.verdict,
+        "reasons": list(fate.reasons),
+        "system_timestamp": fate.system_timestamp_us,
+        "lifetime_end": fate.lifetime_end_us,
+        "watermark": fate.watermark_us,
+        "missed_windows": list(fate.missed_windows_us),
+    }
+
+
+def _window(row: WindowRow) -> Row:
+    return {
+        "window_start": row.window_start_us,
+        "window_end": row.window_end_us,
+        "window_id": row.window_id,
+        **row.values,
+    }
 
 
 def judge(case: Case, outcome: Outcome) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pipelines.core.errors import TailraceError
-from pipelines.core.model import Arrival, Fate, Input, Job, OutputRange, WindowRow
+from pipelines.core.model import Arrival, Input, Job, OutputRange
 from pipelines.core.time import to_datetime
 from pipelines.job.expressions import instant_sql
 from pipelines.plan.bounded_reads import bounded_reads
@@ -104,32 +104,7 @@ def run_reference(case: Case) -> Outcome:
 
 def reference_outcome(outcome: engine.Outcome) -> Outcome:
     """What the reference engine gave, in the one form for all engines."""
-    return Outcome(tuple(map(_fate, outcome.fates)), tuple(map(_window, outcome.windows)))
-
-
-def _fate(fate: Fate) -> Row:
-    return {
-        "input": fate.input,
-        "partition": fate.input_partition,
-        "sequence": fate.sequence,
-        "arrival_time": fate.arrival_time_us,
-        "event_time": fate.event_time_us,
-        "verdict": fate.verdict,
-        "reasons": list(fate.reasons),
-        "system_timestamp": fate.system_timestamp_us,
-        "lifetime_end": fate.lifetime_end_us,
-        "watermark": fate.watermark_us,
-        "missed_windows": list(fate.missed_windows_us),
-    }
-
-
-def _window(row: WindowRow) -> Row:
-    return {
-        "window_start": row.window_start_us,
-        "window_end": row.window_end_us,
-        "window_id": row.window_id,
-        **row.values,
-    }
+    return Outcome.of(outcome.fates, outcome.windows)
 
 
 # -- spark -----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Many cases on the live engine: all of them ride in one streaming query, a machine each."""
+"""Many cases on the live engine: all of them run in one streaming query, an engine for each."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from pipelines.core.errors import DataRefused, TailraceError
-from pipelines.core.model import Job
+from pipelines.core.model import Job, WindowRow
+from pipelines.live.expressions import refuse
 from pipelines.live.local_log import messages
-from pipelines.live.state.intake import Message
-from pipelines.live.state.output import Output
-from pipelines.live.state.program import Program, refuse
-from pipelines.live.state.rows import Decision, Result, decisions_of
-from pipelines.transcripts.judge import Outcome, Row
+from pipelines.live.state.compiled_job import CompiledJob
+from pipelines.live.state.messages import Message
+from pipelines.live.state.output import Output, fates_of
+from pipelines.transcripts.judge import Outcome
 from pipelines.transcripts.read import Case
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-COMMITS = 3
-"""Into how many commits a case's arrivals are cut: what is carried from batch to batch is put to the test as well."""
+COMMITS = 2
+"""Into how many commits a case's arrivals are cut, so that cases test the state between batches as well."""
 _TABLE = pa.schema(
     [
         ("key", pa.string()),
@@ -54,7 +54,7 @@ def run_stream(cases: Sequence[Case], session: SparkSession | None = None) -> li
             assert case.job is not None
             refuse(case.job)
             cuts = sorted({len(case.arrivals) * part // COMMITS for part in range(1, COMMITS)})
-            packed[str(number)] = messages(Program(case.job), case.arrivals, evaluate, cuts)
+            packed[str(number)] = messages(CompiledJob(case.job), case.arrivals, evaluate, cuts)
         except TailraceError as error:
             outcomes[number] = Outcome(error=error)
     if packed:
@@ -80,11 +80,11 @@ def run_messages(
         for key, output in outputs_of(frame).items():
             whole = total[key]
             whole.verdicts = pa.concat_tables([whole.verdicts, output.verdicts])
-            whole.results += output.results
-            if output.moved:
+            whole.windows += output.windows
+            if output.advanced:
                 whole.provisional_verdicts = output.provisional_verdicts
-                whole.provisional_results = output.provisional_results
-            whole.told = output.told or (whole.told and not output.moved)
+                whole.provisional_windows = output.provisional_windows
+            whole.at_end = output.at_end or (whole.at_end and not output.advanced)
             whole.error = whole.error or output.error
 
     with tempfile.TemporaryDirectory(prefix="tailrace-verify-") as folder:
@@ -118,31 +118,15 @@ def _outcome(case: Case, output: Output) -> Outcome:
         return Outcome(error=output.error)
     if output.error is not None:
         return Outcome(error=DataRefused(f"the log is not in order: {output.error}"))
-    assert output.told, "the end of the log was not reached"
+    assert output.at_end, "the end of the log was not reached"
     assert case.job is not None
-    program = Program(case.job)
-    verdicts = pa.concat_tables([output.verdicts, output.provisional_verdicts])
-    decisions = [one for one in decisions_of(verdicts) if one.arrival in case.output]
-    results = [one for one in (*output.results, *output.provisional_results) if one.end in case.output]
-    return Outcome(tuple(map(_verdict, decisions)), tuple(_window(program, one) for one in results))
-
-
-def _verdict(one: Decision) -> Row:
-    return {
-        "input": one.input,
-        "partition": one.partition,
-        "sequence": one.sequence,
-        "arrival_time": one.arrival,
-        "event_time": one.time,
-        "verdict": one.verdict,
-        "reasons": list(one.reasons),
-        "system_timestamp": one.system,
-        "lifetime_end": one.lifetime_end,
-        "watermark": one.watermark,
-        "missed_windows": list(one.missed),
-    }
-
-
-def _window(program: Program, one: Result) -> Row:
-    names = ("window_start", "window_end", "window_id", *program.output_names)
-    return dict(zip(names, (*one[:3], *one.values), strict=True))
+    names = CompiledJob(case.job).output_names
+    fates = fates_of(pa.concat_tables([output.verdicts, output.provisional_verdicts]))
+    return Outcome.of(
+        (one for one in fates if one.arrival_time_us in case.output),
+        (
+            WindowRow(one.start_us, one.end_us, one.window_id, dict(zip(names, one.values, strict=True)))
+            for one in (*output.windows, *output.provisional_windows)
+            if one.end_us in case.output
+        ),
+    )

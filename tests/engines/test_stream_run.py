@@ -26,10 +26,9 @@ from pipelines.job.expressions import instant_sql
 from pipelines.job.load import parse_job
 from pipelines.lakehouse import runs
 from pipelines.lakehouse.root import Lakehouse
+from pipelines.live.expressions import refuse
 from pipelines.live.run import stream
-from pipelines.live.spark.announcements import latest
-from pipelines.live.state.program import refuse
-from pipelines.reference.engine import run
+from pipelines.reference.engine import Outcome, run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -140,15 +139,20 @@ def load(lakehouse: Lakehouse, job: Job, log: Sequence[Arrival], folder: Path) -
                 for key, value in row.payload.items()
             }
             place = {"arrival_time": format_instant(row.arrival_time_us), "input_partition": row.input_partition}
+            if row.punctuation_us is not None:
+                place |= {"kind": "punctuation", "punctuation_time": format_instant(row.punctuation_us)}
             file.write(json.dumps({**place, "sequence": row.sequence, **payload}, default=str) + "\n")
     ingest(job, log[0].input, [path], lakehouse)
 
 
-def expected(job: Job, log: Sequence[Arrival]) -> Counter[str]:
-    """The windows by the reference engine."""
+def reference(job: Job, log: Sequence[Arrival], spark: SparkSession) -> Outcome:
     from pipelines.batch.spark.expressions import SparkExpressions
 
-    outcome = run(job, log, evaluate=SparkExpressions(), instant_sql=instant_sql)
+    return run(job, log, evaluate=SparkExpressions(spark), instant_sql=instant_sql)
+
+
+def windows_of(outcome: Outcome) -> Counter[str]:
+    """The windows by the reference engine."""
     return Counter(
         repr((one.window_start_us, one.window_end_us, one.window_id, *map(str, one.values.values())))
         for one in outcome.windows
@@ -182,82 +186,67 @@ def verdict_count(lakehouse: Lakehouse, job: Job) -> int:
     return len(rows)
 
 
-@pytest.mark.spark
-def test_a_log_that_comes_in_pieces_gives_what_it_gives_in_one(tmp_path: Path, spark: SparkSession) -> None:
-    job, lakehouse, log = parse_job(TOLLS), Lakehouse.at(tmp_path / "lake"), tolls(120)
-    for begin, end in ((0, 50), (50, 51), (51, 120)):
-        load(lakehouse, job, log[begin:end], tmp_path)
-        summary = stream(job, lakehouse, spark=spark, files_per_trigger=1)
-        assert given(lakehouse, job) == expected(job, log[:end])
-    assert summary.generation == 0
-    assert summary.provisional_windows > 0
-    adjusted = [one for one in run_fates(job, log) if one != "accepted"]
-    assert verdict_count(lakehouse, job) == len(adjusted)
-    (last,) = runs.runs_of(lakehouse, job.name)[-1:]
-    assert (last["kind"], last["status"], last["job_fingerprint"]) == ("stream", "succeeded", job.fingerprint)
-    nothing_new = stream(job, lakehouse, spark=spark)
-    assert nothing_new.windows == 0
-    assert given(lakehouse, job) == expected(job, log)
-
-
-def run_fates(job: Job, log: Sequence[Arrival]) -> list[str]:
-    from pipelines.batch.spark.expressions import SparkExpressions
-
-    return [fate.verdict for fate in run(job, log, evaluate=SparkExpressions()).fates]
+def exceptions(outcome: Outcome) -> int:
+    """How many verdicts ``keep_verdicts: exceptions`` keeps."""
+    return sum(one.verdict != "accepted" for one in outcome.fates)
 
 
 @pytest.mark.spark
-def test_triggers_of_any_size_give_the_same_for_a_commit_of_many_files(tmp_path: Path, spark: SparkSession) -> None:
-    job, lakehouse, log = parse_job(LASTING), Lakehouse.at(tmp_path / "lake"), stays(90)
-    load(lakehouse, job, log[:70], tmp_path)
-    load(lakehouse, job, log[70:], tmp_path)
-    table = lakehouse.open("arrivals/stays")
-    assert table is not None
-    assert len(table.file_uris()) > 3
-    for files in (1, 2, 1000):
-        stream(job, lakehouse, spark=spark, files_per_trigger=files, anew=True)
-        assert given(lakehouse, job) == expected(job, log)
-        assert verdict_count(lakehouse, job) == len(log)
-
-
-@pytest.mark.spark
-def test_a_partition_heard_late_and_a_job_that_changed_begin_the_stream_again(
+def test_after_a_failure_a_corrected_job_reads_the_log_from_its_start_and_then_in_pieces(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     job, lakehouse, log = parse_job(TOLLS), Lakehouse.at(tmp_path / "lake"), tolls(60)
-    for partition in (0, 1):
-        load(lakehouse, job, [row for row in log if row.input_partition == partition], tmp_path)
-        stream(job, lakehouse, spark=spark)
-    announced = latest(lakehouse, job)
-    assert announced is not None
-    assert announced.generation == 1
-    assert given(lakehouse, job) == expected(job, log)
-    wider = parse_job(TOLLS.replace("late_arrival: 20m", "late_arrival: 40m"))
+    load(lakehouse, job, log[:40], tmp_path)
+    too_great = parse_job(TOLLS.replace("sum(axles)", "sum(4000000000000000000L)"))
+    with pytest.raises(DataRefused, match="leaves the range of BIGINT"):
+        stream(too_great, lakehouse, spark=spark)
+    assert lakehouse.open("stream_windows/tolls") is None
+    assert runs.runs_of(lakehouse, job.name)[-1]["status"] == "failed"
     with pytest.raises(UsageError, match="another version of the job file"):
-        stream(wider, lakehouse, spark=spark)
-    stream(wider, lakehouse, spark=spark, anew=True)
-    assert given(lakehouse, wider) == expected(wider, log)
+        stream(job, lakehouse, spark=spark)
+
+    first = stream(job, lakehouse, spark=spark, from_start=True, files_per_trigger=1)
+    assert (first.generation, first.provisional_windows > 0) == (1, True)
+    assert given(lakehouse, job) == windows_of(reference(job, log[:40], spark))
+    load(lakehouse, job, log[40:], tmp_path)
+    second = stream(job, lakehouse, spark=spark)
+    whole = reference(job, log, spark)
+    assert given(lakehouse, job) == windows_of(whole)
+    assert verdict_count(lakehouse, job) == exceptions(whole)
+    last = runs.runs_of(lakehouse, job.name)[-1]
+    assert (last["kind"], last["status"], last["job_fingerprint"]) == ("stream", "succeeded", job.fingerprint)
+    assert last["counts_by_verdict"] == second.counts_by_verdict
+
+
+@pytest.mark.spark
+def test_a_row_that_precedes_rows_already_decided_begins_the_stream_again_and_replaces_its_tables(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    job, lakehouse, log = parse_job(LASTING), Lakehouse.at(tmp_path / "lake"), stays(40)
+    load(lakehouse, job, log, tmp_path)
+    table = lakehouse.open("arrivals/stays")
+    assert table is not None
+    assert len(table.file_uris()) > 2
+    assert stream(job, lakehouse, spark=spark, files_per_trigger=1).generation == 0
+    assert given(lakehouse, job) == windows_of(reference(job, log, spark))
+    assert verdict_count(lakehouse, job) == len(log)
+
+    middle_us = log[20].arrival_time_us
+    punctuation = Arrival("stays", None, 0, middle_us, dict.fromkeys(log[0].payload), middle_us)
+    load(lakehouse, job, [punctuation], tmp_path)
+    assert stream(job, lakehouse, spark=spark).generation == 1
+    assert given(lakehouse, job) == windows_of(reference(job, [*log, punctuation], spark))
+    assert verdict_count(lakehouse, job) == len(log)
 
 
 @pytest.mark.spark
 def test_a_left_join_of_two_logs_gives_the_reference(tmp_path: Path, spark: SparkSession) -> None:
-    job, lakehouse, log = parse_job(PASSED), Lakehouse.at(tmp_path / "lake"), passages(100)
-    for begin, end in ((0, 60), (60, 100)):
+    job, lakehouse, log = parse_job(PASSED), Lakehouse.at(tmp_path / "lake"), passages(60)
+    for begin, end in ((0, 40), (40, 60)):
         for name in ("exits", "entries"):
             load(lakehouse, job, [row for row in log[begin:end] if row.input == name], tmp_path)
-        stream(job, lakehouse, spark=spark)
-        assert given(lakehouse, job) == expected(job, log[:end])
-
-
-@pytest.mark.spark
-def test_a_sum_beyond_bigint_stops_the_stream_with_its_own_sentence(tmp_path: Path, spark: SparkSession) -> None:
-    job = parse_job(TOLLS.replace("sum(axles)", "sum(4000000000000000000L)"))
-    lakehouse, log = Lakehouse.at(tmp_path / "lake"), tolls(60)
-    load(lakehouse, job, log, tmp_path)
-    with pytest.raises(DataRefused, match="leaves the range of BIGINT"):
-        stream(job, lakehouse, spark=spark)
-    assert lakehouse.open("stream_windows/tolls") is None
-    assert runs.runs_of(lakehouse, job.name)[-1]["status"] == "failed"
+    stream(job, lakehouse, spark=spark, files_per_trigger=1)
+    assert given(lakehouse, job) == windows_of(reference(job, log, spark))
 
 
 def test_an_expression_over_both_sides_of_a_join_is_refused() -> None:
@@ -283,7 +272,8 @@ _RUN = """
 import os, signal, sys
 from pathlib import Path
 from pipelines.job.load import parse_job
-from pipelines.live import run, sink
+from pipelines.live import run
+from pipelines.live.spark import sink
 from pipelines.runtime.session import session
 job, root, at = parse_job(Path(sys.argv[1]).read_text()), sys.argv[2], int(sys.argv[3])
 commits = 0
@@ -326,6 +316,7 @@ def test_a_stream_killed_at_any_moment_and_started_again_writes_each_row_once(
         process.wait(60)
     summary = stream(job, lakehouse, spark=spark)
     assert summary.generation == 0
-    assert given(lakehouse, job) == expected(job, log)
-    assert verdict_count(lakehouse, job) == sum(verdict != "accepted" for verdict in run_fates(job, log))
+    whole = reference(job, log, spark)
+    assert given(lakehouse, job) == windows_of(whole)
+    assert verdict_count(lakehouse, job) == exceptions(whole)
     assert {one["status"] for one in runs.runs_of(lakehouse, job.name)[:3]} == {"abandoned"}

@@ -1,8 +1,8 @@
 """The stream's output: each batch's rows in one commit a table, exactly once.
 
-A commit names the stream and the batch (a Delta transaction), so that a batch that is done again after a crash finds
-itself done. Provisional rows, what the end of the log would give, share the ``emitted_at`` that the commit's metadata
-names; the next commit takes them out, and puts its own rows in, at once.
+A commit names the stream and the batch (a Delta transaction), so a batch that is repeated after a crash is not written
+twice. Provisional rows, what the end of the log would give, share the ``emitted_at`` that the commit's metadata names;
+the next commit removes them and adds its own rows at once.
 """
 
 from __future__ import annotations
@@ -15,12 +15,23 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
+from pipelines.core.model import Job
 from pipelines.core.time import format_instant, from_datetime
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import TIMESTAMP
 
 _MARK = "stream"
 Values: TypeAlias = Sequence[Any] | pa.Array | pa.ChunkedArray
+
+
+def stream_windows_table(job: Job) -> str:
+    """``stream_windows/<job>``"""
+    return f"stream_windows/{job.name}"
+
+
+def stream_verdicts_table(job: Job) -> str:
+    """``stream_verdicts/<job>``"""
+    return f"stream_verdicts/{job.name}"
 
 
 @dataclass(frozen=True)
@@ -35,10 +46,10 @@ class LiveTable:
     generation: int
     application: str
 
-    def write(self, batch: int, final: Sequence[Values], provisional: Sequence[Values], *, moved: bool) -> None:
+    def write(self, batch: int, final: Sequence[Values], provisional: Sequence[Values], *, advanced: bool) -> None:
         """The rows of a batch by the column: those of ``schema`` but ``emitted_at`` and ``day``, or none for no rows.
 
-        ``moved`` False: nothing was decided, and the provisional rows that stand still hold.
+        ``advanced`` False: nothing was decided, and the provisional rows in the table are still right.
         """
         table = self.lakehouse.open(self.name)
         done = None if table is None else table.transaction_version(self.application)
@@ -46,13 +57,13 @@ class LiveTable:
             return
         last = None if table is None else _last(table)
         stale = last is None or int(last["generation"]) != self.generation
-        if not stale and not moved:
+        if not stale and not advanced:
             return
         emitted = from_datetime(datetime.now(UTC))
         if last is not None and last.get("provisional_at"):
             emitted = max(emitted, int(last["provisional_at"]) + 1)
         old = None if last is None or stale else last.get("provisional_at")
-        if not stale and old is None and not _count(final) and not _count(provisional):
+        if not stale and not old and not _count(final) and not _count(provisional):
             return
         data = pa.concat_tables([self._arrow(final, emitted), self._arrow(provisional, emitted + 1)])
         metadata = {
@@ -74,7 +85,7 @@ class LiveTable:
         elif not old:
             write_deltalake(table, data, mode="append", partition_by=[self.day], commit_properties=commit)
         else:
-            # the rows' own times stand in the predicate because what is written must lie in what is replaced
+            # the rows' own times are in the predicate because what is written must match it
             times = " OR ".join(f"emitted_at = '{format_instant(time)}'" for time in (int(old), emitted, emitted + 1))
             write_deltalake(table, data, mode="overwrite", predicate=times, commit_properties=commit)
 

@@ -1,4 +1,4 @@
-"""The stream's input: each arrival log read as a stream, its expressions evaluated, its rows packed by file."""
+"""The stream's input: each arrival log is read as a stream, expressions are evaluated, rows are packed by file."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from pyspark.sql import types as T
 
 from pipelines.core.errors import JobFileError
 from pipelines.core.model import Input
+from pipelines.live.expressions import readings
 from pipelines.live.spark.operator import INPUT_TYPE
 from pipelines.live.spark.workers import trust_archives
-from pipelines.live.state.intake import ROWS, pack
-from pipelines.live.state.program import Program
+from pipelines.live.state.compiled_job import CompiledJob
+from pipelines.live.state.messages import ROWS, pack
 
 FILE = "__file"
 _INSTANTS = (T.TimestampType, T.TimestampNTZType, T.DateType, T.StringType, T.NullType)
@@ -29,7 +30,7 @@ def log_stream(spark: SparkSession, uri: str, files_per_trigger: int) -> DataFra
     return reader.option("maxFilesPerTrigger", files_per_trigger).load(uri)
 
 
-def messages_of(program: Program, part: Input, arrivals: DataFrame) -> DataFrame:
+def messages_of(compiled: CompiledJob, part: Input, arrivals: DataFrame) -> DataFrame:
     """The rows of ``arrivals/<input>`` as messages (:data:`~pipelines.live.spark.operator.INPUT_TYPE`)."""
     file = F.substring_index(F.input_file_name(), "/", -1).alias(FILE)
     own = [
@@ -38,19 +39,19 @@ def messages_of(program: Program, part: Input, arrivals: DataFrame) -> DataFrame
         F.unix_micros("arrival_time").alias("arrival"),
         F.unix_micros("punctuation_time").alias("punctuation"),
     ]
-    seen = with_sides(program, part, arrivals)
-    _check_types(program, part, seen)
-    read = [_plain(seen, text).alias(name) for name, text in program.readings(part).items()]
-    return seen.select(file, *own, *read).mapInArrow(_packer(program.job.name, part.name), INPUT_TYPE)
+    seen = with_sides(compiled, part, arrivals)
+    _check_types(compiled, part, seen)
+    read = [_plain(seen, text).alias(name) for name, text in readings(compiled, part).items()]
+    return seen.select(file, *own, *read).mapInArrow(_packer(compiled.job.name, part.name), INPUT_TYPE)
 
 
-def with_sides(program: Program, part: Input, frame: DataFrame) -> DataFrame:
-    """For a join: a struct for each side, ``a`` and ``b``, of which the one that is not this input is null."""
-    if program.job.window_query.join is None or not program.reads(part.name):
+def with_sides(compiled: CompiledJob, part: Input, frame: DataFrame) -> DataFrame:
+    """For a join: a struct column for each side, named as the input; the side that is not this input is null."""
+    if compiled.job.window_query.join is None or not compiled.reads(part.name):
         return frame
     sides = []
-    for name in program.sources:
-        other = program.job.input(name)
+    for name in compiled.sources:
+        other = compiled.job.input(name)
         if other is part:
             sides.append(F.struct(*(F.col(f"`{column.name}`") for column in part.columns)).alias(name))
         else:
@@ -68,8 +69,8 @@ def type_of(frame: DataFrame, text: str) -> T.DataType:
         raise JobFileError(f"Spark cannot evaluate '{text}': {what}") from None
 
 
-def _check_types(program: Program, part: Input, frame: DataFrame) -> None:
-    """:class:`JobFileError` where a time is no instant, or a condition no condition."""
+def _check_types(compiled: CompiledJob, part: Input, frame: DataFrame) -> None:
+    """:class:`JobFileError` where a time is no instant, or ``where`` is no condition."""
     for key, text in (("timestamp_by", part.timestamp_by), ("end_by", part.end_by)):
         kind = None if text is None else type_of(frame, text)
         if kind is not None and not isinstance(kind, _INSTANTS):
@@ -78,7 +79,7 @@ def _check_types(program: Program, part: Input, frame: DataFrame) -> None:
                 key=f"inputs.{part.name}.{key}",
                 hint="convert it, for example timestamp_millis(x)",
             )
-    where = program.job.window_query.where if program.reads(part.name) else None
+    where = compiled.job.window_query.where if compiled.reads(part.name) else None
     kind = None if where is None else type_of(frame, where)
     if kind is not None and not isinstance(kind, (T.BooleanType, T.NullType)):
         raise JobFileError(

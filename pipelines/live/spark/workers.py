@@ -1,4 +1,4 @@
-"""What a Python worker of Spark is told before it serves the stream."""
+"""What a Python worker of Spark does before it serves the stream."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import zipimport
 
 
 def trust_archives() -> None:
-    """Never look again at zip archives that modules were imported from: to be called in a worker.
+    """Never read again the zip archives that modules were imported from: to be called in a worker.
 
-    Before each task a worker has all importers drop what they remember. For each package out of Spark's own archives
-    that means to read the whole archive's directory anew, which takes longer than to decide tens of thousands of rows.
+    Before each task a worker invalidates the caches of all importers. For each package in Spark's own archives that
+    means to read the archive's whole directory again, which takes longer than to decide tens of thousands of rows.
     """
     zipimport.zipimporter.invalidate_caches = _nothing  # type: ignore[assignment,method-assign]
 

@@ -1,116 +1,92 @@
-"""Rows of one input by the column, in arrival order, and those of them that count; both also row by row."""
+"""The rows of a commit in arrival order, by the column and one by one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+import pyarrow as pa
 
-from pipelines.live.state.columns import Column, Mask, Numbers, Values
-from pipelines.live.state.program import Program
-from pipelines.live.state.rows import LogOutOfOrder, Place, Row
-from pipelines.live.values import all_same
+from pipelines.core.model import Input
+from pipelines.live.state.arrivals import EVERY_PARTITION, Event, Place, out_of_order
+from pipelines.live.state.columns import Mask, Numbers, starts_of_runs, whole
+from pipelines.live.state.compiled_job import CompiledJob
+from pipelines.live.state.messages import Commit
 
-EVERY_PARTITION = -1
-"""The partition of a row that speaks for all."""
+_PLACE = ("arrival", "partition", "sequence", "rank")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Batch:
-    """``columns`` are named as :meth:`Program.readings` names them, and ``punctuation``."""
+    """Rows of one input in arrival order, with the columns of :class:`Commit` and ``rank``; no partition is null."""
 
-    input: str
-    rank: int
-    arrival: Numbers
-    partition: Numbers
-    sequence: Numbers
-    columns: Mapping[str, Column]
+    part: Input
+    rows: pa.Table
 
     @classmethod
-    def of(cls, program: Program, name: str, values: Mapping[str, Values]) -> Batch:
-        """The rows of a portion, which may come in any order."""
-        columns = {key: Column.of(value) for key, value in values.items()}
-        arrival, sequence = (columns.pop(key).whole(0) for key in ("arrival", "sequence"))
-        partition = columns.pop("partition").whole(EVERY_PARTITION)
-        batch = cls(name, program.ranks[name], arrival, partition, sequence, columns)
-        return batch.take(np.lexsort((sequence, partition, arrival)))
+    def of(cls, compiled: CompiledJob, commit: Commit) -> Batch:
+        """The rows of a commit; :class:`LogOutOfOrder` where two rows have the same place."""
+        arrival, partition, sequence = (whole(commit.rows[name], EVERY_PARTITION) for name in _PLACE[:3])
+        rows = commit.rows.set_column(commit.rows.column_names.index("partition"), "partition", [partition])
+        rows = rows.append_column("rank", pa.repeat(compiled.ranks[commit.input], len(rows)))
+        batch = cls(compiled.job.input(commit.input), rows.take(np.lexsort((sequence, partition, arrival))))
+        repeated = np.logical_and.reduce([np.diff(column) == 0 for column in batch.place])
+        if repeated.any():
+            raise out_of_order(commit.input, int(batch.place[1][np.argmax(repeated)]))
+        return batch
 
     def __len__(self) -> int:
-        return len(self.arrival)
+        return len(self.rows)
 
-    def take(self, where: npt.NDArray[Any]) -> Batch:
-        """The rows at these places, or where a mask is True."""
-        if where.dtype == np.bool_ and where.all():
-            return self
-        columns = {name: column.take(where) for name, column in self.columns.items()}
-        return Batch(self.input, self.rank, self.arrival[where], self.partition[where], self.sequence[where], columns)
-
-    def listed(self, letter: str, count: int) -> list[Column]:
-        """The columns ``letter`` 0 to ``count`` - 1."""
-        return [self.columns[f"{letter}{index}"] for index in range(count)]
-
-    def ends(self) -> Iterator[tuple[int, Place, Place]]:
-        """Each partition with its first and its last place."""
-        if not len(self):
-            return
-        order = np.argsort(self.partition, kind="stable")
-        numbers, starts = np.unique(self.partition[order], return_index=True)
-        for number, first, last in zip(
-            numbers.tolist(), order[starts], order[[*(starts[1:] - 1), len(order) - 1]], strict=True
-        ):
-            yield number, self._place(first), self._place(last)
-
-    def check(self) -> None:
-        """:class:`LogOutOfOrder` where two rows stand in one place."""
-        twice = np.ones(max(len(self) - 1, 0), np.bool_)
-        for part in (self.arrival, self.partition, self.sequence):
-            twice &= part[1:] == part[:-1]
-        if twice.any():
-            raise out_of_order(self.input, int(self.partition[np.argmax(twice)]))
-
-    def _place(self, index: int) -> Place:
-        return (int(self.arrival[index]), int(self.partition[index]), int(self.sequence[index]), self.rank)
-
-
-@dataclass(frozen=True, slots=True)
-class Counted:
-    """The rows of ``batch``, each counting at its ``start``."""
-
-    batch: Batch
-    start: Numbers
-
-    def take(self, where: Mask) -> Counted:
+    def filter(self, where: Mask) -> Batch:
         """The rows where the mask is True."""
-        return Counted(self.batch.take(where), self.start[where])
+        return self if where.all() else Batch(self.part, self.rows.filter(where))
 
-    def rows(self, program: Program) -> list[Row]:
-        """One by one."""
-        batch, part = self.batch, program.job.input(self.batch.input)
-        columns = [column.values() for column in batch.listed("v", len(program.value_texts(part)))]
-        values = list(zip(*columns, strict=True)) if columns else [()] * len(batch)
-        places = zip(
-            batch.arrival.tolist(),
-            batch.partition.tolist(),
-            batch.sequence.tolist(),
-            [batch.rank] * len(batch),
-            strict=True,
+    def listed(self, letter: str) -> list[pa.ChunkedArray]:
+        """The columns ``letter`` 0 and so on."""
+        names = self.rows.column_names
+        return [self.rows[name] for name in names if name[0] == letter and name[1:].isdigit()]
+
+    def tuples(self, letter: str) -> list[tuple[Any, ...]]:
+        """For each row the values of the columns ``letter`` 0 and so on."""
+        columns = [column.to_pylist() for column in self.listed(letter)]
+        return list(zip(*columns, strict=True)) if columns else [()] * len(self)
+
+    @cached_property
+    def place(self) -> list[Numbers]:
+        """The rows' places in the arrival order, by the column."""
+        return [whole(self.rows[name], 0) for name in _PLACE]
+
+    def places(self) -> list[Place]:
+        """The rows' places in the arrival order."""
+        return list(zip(*(column.tolist() for column in self.place), strict=True))
+
+    def ends(self) -> Iterator[tuple[Place, Place]]:
+        """The places of the first and of the last row of each partition."""
+        columns = self.place
+        by_partition = np.argsort(columns[1], kind="stable")
+        for run in np.split(by_partition, starts_of_runs(columns[1][by_partition])[1:]) if len(self) else ():
+            first, last = zip(*(column[run[[0, -1]]].tolist() for column in columns), strict=True)
+            yield first, last
+
+    def events(self) -> Iterator[Event]:
+        """The rows one by one."""
+
+        def values(name: str, default: Any = None) -> list[Any]:
+            return self.rows[name].to_pylist() if name in self.rows.column_names else [default] * len(self)
+
+        return map(
+            Event,
+            [self.part.name] * len(self),
+            self.places(),
+            values("punctuation"),
+            values("arrival" if self.part.timestamp_by is None else "time"),
+            values("end"),
+            values("edge"),
+            values("passes", True),
+            self.tuples("m"),
+            self.tuples("v"),
         )
-        return [
-            Row(start, place, mine, all_same([mine[index] for index in program.group_places]))
-            for start, place, mine in zip(self.start.tolist(), places, values, strict=True)
-        ]
-
-    def keys(self, program: Program) -> Sequence[tuple[Any, ...]]:
-        """For a join: of each row the values that must be equal."""
-        count = len(program.on_columns(program.job.input(self.batch.input)))
-        columns = [column.values() for column in self.batch.listed("j", count)]
-        return list(zip(*columns, strict=True)) if columns else [()] * len(self.batch)
-
-
-def out_of_order(name: str, partition: int) -> LogOutOfOrder:
-    """What a partition's rows are when one does not come after the one before."""
-    said = None if partition == EVERY_PARTITION else partition
-    return LogOutOfOrder(f"partition {said} of input '{name}' is not in order")

@@ -1,47 +1,125 @@
-"""What a batch of the live run hands to the tables."""
+"""What a batch of the live run hands to the tables: verdicts by the column, and window results."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.core.errors import TailraceError
-from pipelines.core.model import Job
-from pipelines.live.state.rows import VERDICTS, LogOutOfOrder, Result, exceptional
+from pipelines.core.model import Fate, Job, Verdict
+from pipelines.live.state.arrivals import Event, LogOutOfOrder
+
+VERDICTS = pa.schema(
+    [
+        ("input", pa.string()),
+        ("input_partition", pa.int32()),
+        ("sequence", pa.int64()),
+        ("arrival_time_us", pa.int64()),
+        ("event_time_us", pa.int64()),
+        ("verdict", pa.string()),
+        ("reasons", pa.list_(pa.string())),
+        ("system_timestamp_us", pa.int64()),
+        ("lifetime_end_us", pa.int64()),
+        ("watermark_us", pa.int64()),
+        ("missed_windows_us", pa.list_(pa.int64())),
+    ]
+)
+"""Verdicts by the column, as :class:`~pipelines.core.model.Fate` names them."""
+
+
+def decide(event: Event, verdict: Verdict, reasons: tuple[str, ...] = (), **more: Any) -> Fate:
+    """The event's verdict."""
+    arrival_us, partition, sequence, _ = event.place
+    return Fate(event.input, partition, sequence, arrival_us, event.time_us, verdict, reasons, **more)
+
+
+def verdicts_of(fates: Sequence[Fate]) -> pa.Table:
+    """``fates`` as a table of :data:`VERDICTS`."""
+    columns = [pa.array([getattr(fate, column.name) for fate in fates], column.type) for column in VERDICTS]
+    return pa.Table.from_arrays(columns, schema=VERDICTS)
+
+
+def fates_of(verdicts: pa.Table) -> list[Fate]:
+    """The rows of a table of :data:`VERDICTS`."""
+    lists = ("reasons", "missed_windows_us")
+    return [Fate(**row | {name: tuple(row[name]) for name in lists}) for row in verdicts.to_pylist()]
+
+
+class WindowResult(NamedTuple):
+    """One row of ``stream_windows``, without ``emitted_at``; ``values`` are those of ``CompiledJob.output_names``."""
+
+    start_us: int
+    end_us: int
+    window_id: str | None
+    values: tuple[Any, ...]
 
 
 @dataclass(slots=True)
 class Output:
-    """What a batch gave. ``final`` rows stand for good; ``provisional`` ones are what the end of the log would give,
-    true until more comes. ``moved``: something was decided, which ends the time of earlier provisional rows.
-    ``verdicts`` are tables of :data:`~pipelines.live.state.rows.VERDICTS`; the counts are those of final ones."""
+    """What a batch gave.
+
+    ``verdicts`` (a table of :data:`VERDICTS`) and ``windows`` are final. The ``provisional`` ones are what the end of
+    the log would give; they stand until more arrives. ``advanced``: the batch brought a whole commit, which ends the
+    time of earlier provisional rows. ``at_end``: the batch reached the end of the log. The counts are those of final
+    verdicts.
+    """
 
     verdicts: pa.Table = field(default_factory=VERDICTS.empty_table)
-    results: list[Result] = field(default_factory=list)
+    windows: list[WindowResult] = field(default_factory=list)
     provisional_verdicts: pa.Table = field(default_factory=VERDICTS.empty_table)
+    provisional_windows: list[WindowResult] = field(default_factory=list)
     verdict_counts: Counter[str] = field(default_factory=Counter)
     reason_counts: Counter[str] = field(default_factory=Counter)
-    provisional_results: list[Result] = field(default_factory=list)
-    moved: bool = False
-    told: bool = False
+    advanced: bool = False
+    at_end: bool = False
     error: TailraceError | LogOutOfOrder | None = None
 
+    def decide(self, verdicts: Sequence[pa.Table]) -> None:
+        """Set the final verdicts of a batch, and count them."""
+        self.advanced = True
+        self.verdicts = pa.concat_tables(verdicts)
+        self.verdict_counts = _counts(self.verdicts["verdict"])
+        self.reason_counts = _counts(pc.list_flatten(self.verdicts["reasons"]))
+
     def to_write(self, job: Job) -> Output:
-        """Without the verdicts that the job does not keep; their counts stay."""
+        """Without the verdicts that ``keep_verdicts`` leaves out; their counts stay."""
         if job.keep_verdicts == "all":
             return self
-        kept, waiting = exceptional(self.verdicts), exceptional(self.provisional_verdicts)
-        return replace(self, verdicts=kept, provisional_verdicts=waiting)
+        final, provisional = _exceptions(self.verdicts), _exceptions(self.provisional_verdicts)
+        return replace(self, verdicts=final, provisional_verdicts=provisional)
 
-    def decide(self, verdicts: pa.Table) -> None:
-        """Set the final verdicts, and count them."""
-        self.verdicts = verdicts
-        self.verdict_counts = _counts(verdicts["verdict"])
-        self.reason_counts = _counts(pc.list_flatten(verdicts["reasons"]))
+
+def _exceptions(verdicts: pa.Table) -> pa.Table:
+    """Without the events that simply counted at their own time."""
+    with_reason = pc.greater(pc.list_value_length(verdicts["reasons"]), 0)
+    return verdicts.filter(pc.or_(with_reason, pc.not_equal(verdicts["verdict"], "accepted")))
 
 
 def _counts(values: pa.ChunkedArray) -> Counter[str]:
     return Counter({one["values"]: one["counts"] for one in pc.value_counts(values).to_pylist()})
+
+
+@dataclass(slots=True)
+class RunCounts:
+    """What a run has written so far; ``provisional_windows`` as they are now. ``error`` is that of a failed batch."""
+
+    verdicts: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    windows: int = 0
+    provisional_windows: int = 0
+    batches: int = 0
+    error: TailraceError | LogOutOfOrder | None = None
+
+    def add(self, output: Output) -> None:
+        """Count a batch's rows."""
+        self.verdicts += output.verdict_counts
+        self.reasons += output.reason_counts
+        self.windows += len(output.windows)
+        if output.advanced:
+            self.provisional_windows = len(output.provisional_windows)
+        self.batches += 1

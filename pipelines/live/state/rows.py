@@ -1,51 +1,34 @@
-"""What the live run carries between its steps: a log's rows as they were read, rows that count, verdicts, results."""
+"""Rows that count: what an ordering policy hands to the query, one by one and by the column."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-Place = tuple[int, int, int, int]
-"""Arrival order: arrival time, input partition (-1: all of them), sequence, rank of the input."""
+from pipelines.core.values import grouping_key
+from pipelines.live.state.arrivals import Event
+from pipelines.live.state.batches import Batch
+from pipelines.live.state.columns import Numbers, numbered
+from pipelines.live.state.compiled_job import CompiledJob
 
-
-class Event(NamedTuple):
-    """One row of an arrival log with what the job's expressions say about it; instants in microseconds.
-
-    ``punctuation`` is null for events. ``match`` are the values of those columns, ``values`` those of
-    :attr:`pipelines.live.state.program.Program.texts`.
-    """
-
-    input: str
-    place: Place
-    punctuation: int | None
-    time: int | None
-    end: int | None
-    edge: str | None
-    passes: bool
-    match: tuple[Any, ...]
-    values: tuple[Any, ...]
-
-    @property
-    def arrival(self) -> int:
-        """When the broker received it."""
-        return self.place[0]
-
-    @property
-    def partition(self) -> int | None:
-        """Its input partition; None: it speaks for all."""
-        return None if self.place[1] < 0 else self.place[1]
+FOREVER = 1 << 62
+"""Later than every instant."""
+NEVER = -FOREVER
+"""Earlier than every instant."""
 
 
 @dataclass(slots=True)
 class Row:
-    """One row that counts at ``start``; ``end`` bounds its lifetime (stream_insight; None: it has not ended).
+    """One row that counts at ``start``, its system timestamp in microseconds.
 
-    ``group`` is equal for rows of one group. ``missed`` are starts of windows closed before it came (atlas).
+    ``arrived`` orders rows of one time: a :data:`Place`, of a joined row the later place and the earlier one (G6).
+    ``end`` bounds the lifetime (stream_insight; None: it has not ended). ``missed`` are starts of windows that were
+    closed before it came (A5). ``values`` are those of :attr:`CompiledJob.texts`, ``on`` those that a join compares.
+    ``group`` is equal for rows of one group.
     """
 
     start: int
@@ -54,76 +37,82 @@ class Row:
     group: Hashable
     end: int | None = None
     missed: tuple[int, ...] = ()
+    on: tuple[Any, ...] = ()
+
+    @classmethod
+    def of(
+        cls, compiled: CompiledJob, event: Event, start: int, end: int | None = None, missed: tuple[int, ...] = ()
+    ) -> Row:
+        """The row that ``event`` is for the query."""
+        return cls(start, event.place, event.values, group_of(compiled, event.values), end, missed)
 
 
-class Decision(NamedTuple):
-    """One row of ``stream_verdicts``, without ``emitted_at``."""
-
-    input: str
-    partition: int
-    sequence: int
-    arrival: int
-    time: int | None
-    verdict: str
-    reasons: tuple[str, ...] = ()
-    system: int | None = None
-    lifetime_end: int | None = None
-    watermark: int | None = None
-    missed: tuple[int, ...] = ()
+def group_of(compiled: CompiledJob, values: tuple[Any, ...]) -> Hashable:
+    """Equal exactly for rows of one group."""
+    return grouping_key([values[position] for position in compiled.group_positions])
 
 
-VERDICTS = pa.schema(
-    [
-        ("input", pa.string()),
-        ("partition", pa.int32()),
-        ("sequence", pa.int64()),
-        ("arrival", pa.int64()),
-        ("time", pa.int64()),
-        ("verdict", pa.string()),
-        ("reasons", pa.list_(pa.string())),
-        ("system", pa.int64()),
-        ("lifetime_end", pa.int64()),
-        ("watermark", pa.int64()),
-        ("missed", pa.list_(pa.int64())),
-    ]
-)
-"""Decisions by the column; instants in microseconds."""
+class Counted(Protocol):
+    """Rows of one input that count, in the form that a window buffer asks for."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def rows(self) -> Sequence[Row]:
+        """One by one."""
+
+    @property
+    def columns(self) -> pa.Table:
+        """By the column: ``start``, ``arrived0`` and so on, ``v0`` and so on."""
 
 
-def verdicts_of(decisions: Sequence[Decision]) -> pa.Table:
-    """``decisions`` as a table of :data:`VERDICTS`."""
-    columns = list(zip(*decisions, strict=True)) if decisions else [()] * len(VERDICTS)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, VERDICTS, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=VERDICTS)
+@dataclass(frozen=True)
+class CountedRows:
+    """Rows that are there one by one; ``types`` are those of their values, needed for :attr:`columns`."""
+
+    rows: Sequence[Row]
+    types: Mapping[int, pa.DataType] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def columns(self) -> pa.Table:
+        """Joined rows by the column: each arrived as two did, of which the earlier may be missing."""
+        places = (
+            (*later, *(earlier or (NEVER,) * len(later))) for later, earlier in (row.arrived for row in self.rows)
+        )
+        columns: dict[str, Any] = {"start": [row.start for row in self.rows]}
+        columns |= {f"arrived{index}": column for index, column in enumerate(zip(*places, strict=True))}
+        values = enumerate(zip(*(row.values for row in self.rows), strict=True))
+        return pa.table(columns | {f"v{index}": pa.array(column, self.types.get(index)) for index, column in values})
 
 
-def decisions_of(verdicts: pa.Table) -> list[Decision]:
-    """The rows of such a table."""
-    rows = zip(*(column.to_pylist() for column in verdicts.columns), strict=True)
-    found = (Decision(*row) for row in rows)
-    return [one._replace(reasons=tuple(one.reasons), missed=tuple(one.missed)) for one in found]
+@dataclass(frozen=True)
+class CountedBatch:
+    """The rows of ``batch``, which count at ``start``."""
 
+    compiled: CompiledJob
+    batch: Batch
+    start: Numbers
 
-def exceptional(verdicts: pa.Table) -> pa.Table:
-    """Without those of events that simply count at their own time."""
-    told = pc.greater(pc.list_value_length(verdicts["reasons"]), 0)
-    return verdicts.filter(pc.or_(told, pc.not_equal(verdicts["verdict"], "accepted")))
+    def __len__(self) -> int:
+        return len(self.start)
 
+    @cached_property
+    def rows(self) -> Sequence[Row]:
+        """One by one."""
+        batch, values = self.batch, self.batch.listed("v")
+        number, groups = numbered([values[position] for position in self.compiled.group_positions], len(batch))
+        keys = [grouping_key(group) for group in groups]
+        columns = self.start.tolist(), batch.places(), batch.tuples("v"), number.tolist(), batch.tuples("j")
+        return [
+            Row(start, place, mine, keys[group], on=on) for start, place, mine, group, on in zip(*columns, strict=True)
+        ]
 
-class Result(NamedTuple):
-    """One row of ``stream_windows``, without ``emitted_at``: ``values`` are group keys, then aggregates."""
-
-    start: int
-    end: int
-    window_id: str | None
-    values: tuple[Any, ...]
-
-
-def decide(event: Event, verdict: str, reasons: tuple[str, ...] = (), **more: Any) -> Decision:
-    """The event's verdict."""
-    arrival, partition, sequence, _ = event.place
-    return Decision(event.input, partition, sequence, arrival, event.time, verdict, reasons, **more)
-
-
-class LogOutOfOrder(Exception):
-    """The log turned out to hold rows that come before others already decided: the stream must begin again."""
+    @cached_property
+    def columns(self) -> pa.Table:
+        """By the column."""
+        columns: dict[str, Any] = {"start": self.start}
+        columns |= {f"arrived{index}": column for index, column in enumerate(self.batch.place)}
+        return pa.table(columns | {f"v{index}": column for index, column in enumerate(self.batch.listed("v"))})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 from decimal import Decimal
 from random import Random
 from typing import Any
@@ -14,10 +13,10 @@ import pytest
 
 from pipelines.core.errors import DataRefused, UsageError
 from pipelines.core.model import Aggregate
+from pipelines.core.values import grouping_key
 from pipelines.live.aggregates import aggregate
-from pipelines.live.grouped import aggregated
-from pipelines.live.state.columns import Column, numbered, starts_of_runs
-from pipelines.live.values import all_same
+from pipelines.live.aggregates_by_column import aggregated
+from pipelines.live.state.columns import numbered, starts_of_runs
 
 BIG = 2**63 - 1
 POOLS: dict[str, list[Any]] = {
@@ -54,7 +53,7 @@ def test_windows_aggregated_at_once_have_the_bits_and_types_of_each_window_alone
         starts = sorted({0, *chance.choices(range(len(values)), k=chance.randint(0, 8))})
         runs = [values[begin:end] for begin, end in zip(starts, [*starts[1:], len(values)], strict=True)]
         one = Aggregate("x", function, "v", distinct=function == "count" and chance.random() < 0.5, parameter=0.5)
-        column = Column.of(values)
+        column = pa.chunked_array([pa.array(values)])
         at_once = outcome(lambda: aggregated(one, column, np.array(starts), len(values)))  # noqa: B023
         assert at_once == outcome(lambda: [aggregate(one, run) for run in runs])  # noqa: B023
 
@@ -63,47 +62,15 @@ def test_a_count_of_rows_needs_no_argument() -> None:
     assert aggregated(Aggregate("n", "count"), None, np.array([0, 2, 3]), 7) == [2, 1, 4]
 
 
-@pytest.mark.parametrize("pool", POOLS)
-def test_a_column_gives_back_what_it_was_made_of(pool: str) -> None:
-    values = [*POOLS[pool], *reversed(POOLS[pool])]
-    column = Column.of(values)
-    kept = pickle.loads(pickle.dumps(column))
-    assert list(map(shown, kept.values())) == list(map(shown, values))
-    halves = [Column.of(values[:3]), Column.of([None, None]), Column.of(values[3:])]
-    expected = [*values[:3], None, None, *values[3:]]
-    assert list(map(shown, Column.joined(halves).values())) == list(map(shown, expected))
-    assert list(map(shown, column.take(np.array([1, 0])).values())) == list(map(shown, [values[1], values[0]]))
-
-
-@pytest.mark.parametrize(
-    ("kind", "values"),
-    [
-        (pa.int32(), [1, None, -3]),
-        (pa.int64(), [BIG, None, -BIG - 1]),
-        (pa.float32(), [0.5, None, math.inf]),
-        (pa.float64(), [0.1, 0.2, -0.0]),
-        (pa.string(), ["a", None, "ä"]),
-        (pa.bool_(), [True, None, False]),
-        (pa.decimal128(10, 2), [Decimal("1.50"), None]),
-        (pa.list_(pa.int64()), [[1], None, []]),
-        (pa.struct([("a", pa.float64())]), [{"a": 1.0}, None]),
-        (pa.null(), [None, None]),
-    ],
-)
-def test_an_arrow_column_is_read_as_its_python_values(kind: pa.DataType, values: list[Any]) -> None:
-    read = Column.of(pa.chunked_array([pa.array(values[:1], kind), pa.array(values[1:], kind)]))
-    assert list(map(shown, read.values())) == list(map(shown, values))
-
-
 def test_tuples_of_values_have_one_number_exactly_where_sql_groups_them() -> None:
     for seed in range(200):
         chance = Random(seed)
         count = chance.randint(0, 30)
         columns = [chance.choices(POOLS[chance.choice(sorted(POOLS))], k=count) for _ in range(chance.randint(0, 3))]
-        numbers, tuples = numbered([Column.of(values) for values in columns], count)
+        numbers, tuples = numbered([pa.chunked_array([pa.array(values)]) for values in columns], count)
         rows = list(zip(*columns, strict=True)) if columns else [()] * count
-        groups = list(map(all_same, rows))
-        assert [all_same(tuples[number]) for number in numbers] == groups
+        groups = list(map(grouping_key, rows))
+        assert [grouping_key(tuples[number]) for number in numbers] == groups
         assert len(tuples) == len(set(groups))
         assert list(dict.fromkeys(numbers.tolist())) == list(range(len(tuples)))
 

@@ -9,14 +9,14 @@ from random import Random
 import pyarrow as pa
 import pytest
 
+from pipelines.core.model import Fate, Job
 from pipelines.core.time import MINUTE, SECOND, parse_instant
 from pipelines.job.load import parse_job
-from pipelines.live.engine import Machine
-from pipelines.live.spark.operator import restored, step
-from pipelines.live.state.intake import ANNOUNCEMENT, ROWS, Message, pack
-from pipelines.live.state.output import Output
-from pipelines.live.state.program import Program
-from pipelines.live.state.rows import Decision, LogOutOfOrder, Result, decisions_of
+from pipelines.live.local_log import announcement
+from pipelines.live.spark.operator import run_batch
+from pipelines.live.state.arrivals import LogOutOfOrder
+from pipelines.live.state.messages import ANNOUNCEMENT, ROWS, Message, pack
+from pipelines.live.state.output import Output, WindowResult, fates_of
 from pipelines.live.windows import by_column
 
 JOB = parse_job(
@@ -36,23 +36,33 @@ query:
 BEGIN = parse_instant("2026-01-01T00:00:00Z")
 
 
-class Stream:
-    """A machine that goes through its saved form before each batch."""
+def job(profile: str, ordering: str, window: str) -> Job:
+    """Cars counted per booth; other windows of other profiles."""
+    return parse_job(
+        f"""
+tailrace: 1
+job: tolls
+profile: {profile}
+inputs: {{cars: {{columns: "at TIMESTAMP, booth STRING, toll DOUBLE", timestamp_by: at}}}}
+ordering: {{{ordering}}}
+query: {{from: cars, group_by: [booth], window: {{{window}}}, aggregates: {{n: "count(*)", total: "sum(toll)"}}}}
+"""
+    )
 
-    def __init__(self) -> None:
+
+class Stream:
+    """An engine that goes through its saved form before each batch."""
+
+    def __init__(self, job: Job = JOB) -> None:
+        self.job = job
         self.saved: list[bytes] = []
 
     def batch(self, rows: pa.Table) -> Output:
-        number = len(self.saved)
-        file = f"file-{number}"
-        portions = [{"input": "cars", "files": {file: len(rows)}}]
-        body = {"number": number, "end_of_log": False, "portions": portions, "partitions": {"cars": [0]}}
-        messages = [
-            Message(ROWS, "cars", file, len(rows), pack(rows)),
-            Message(ANNOUNCEMENT, "", "", 0, json.dumps(body).encode()),
-        ]
-        machine = restored((self.saved[-1],), JOB) if self.saved else restored(None, JOB)
-        return step(Program(JOB), machine, messages, self.saved.append)
+        file = Message(ROWS, "cars", f"file-{len(self.saved)}", len(rows), pack(rows))
+        return self.messages(file, announcement(len(self.saved), [file], {"cars": [0]}, end_of_log=False))
+
+    def messages(self, *messages: Message) -> Output:
+        return run_batch(self.saved[-1] if self.saved else None, self.job, messages, self.saved.append)
 
 
 def cars(first: int, count: int, delays: tuple[int, ...] = (0, SECOND)) -> pa.Table:
@@ -77,7 +87,7 @@ def test_rows_are_forgotten_once_all_their_windows_are_final() -> None:
     given: Counter[int] = Counter()
     for first in range(0, 6000, 300):
         output = stream.batch(cars(first, 300))
-        given.update(one.end for one in output.results)
+        given.update(one.end_us for one in output.windows)
         sizes.append(len(stream.saved[-1]))
     assert max(sizes[4:]) < 1.2 * min(sizes[4:])
     # the very first car came where a window ends, so that window is the one booth's alone
@@ -85,20 +95,59 @@ def test_rows_are_forgotten_once_all_their_windows_are_final() -> None:
     assert given == Counter([BEGIN, *later, *later])
 
 
-def test_a_batch_carries_what_its_tables_keep_and_counts_the_rest() -> None:
+@pytest.mark.parametrize(
+    ("profile", "ordering", "window"),
+    [
+        ("stream_analytics", "", "sliding: {size: 1m}"),
+        ("stream_analytics", "", "snapshot: {}"),
+        ("stream_analytics", "", "session: {timeout: 2s, max_duration: 1m}"),
+        ("atlas", "", "hopping: {size: 2m, hop: 1m}"),
+        ("atlas", "", "session: {gap: 1s}"),
+        ("stream_insight", "advance: {every: 5}, action: drop", "hopping: {size: 2m, hop: 1m}"),
+        ("stream_insight", "advance: {every: 5}, action: drop", "snapshot: {}"),
+        ("stream_insight", "advance: {every: 5}, action: drop", "count: {n: 3}"),
+    ],
+)
+def test_the_state_does_not_grow_with_the_log(profile: str, ordering: str, window: str) -> None:
+    stream = Stream(job(profile, ordering, window))
+    for first in range(0, 6000, 300):
+        assert stream.batch(cars(first, 300)).error is None
+    sizes = [len(saved) for saved in stream.saved]
+    assert sizes[-1] < 1.2 * sizes[4]
+
+
+def test_a_commit_of_many_files_counts_once_all_have_come_in_any_order_and_any_batches() -> None:
+    whole = cars(0, 400, (0, 10 * SECOND, MINUTE))
+    parts = [whole.slice(first, 50) for first in range(0, 400, 50)]
+    files = [Message(ROWS, "cars", f"part-{number}", 50, pack(part)) for number, part in enumerate(parts)]
+    counts = {file.file: file.row_count for file in files}
+    commit = {"input": "cars", "files": counts, "punctuation_us": None}
+    body = {"number": 0, "end_of_log": False, "commits": [commit], "partitions": {"cars": [0]}}
+    messages = [*files, Message(ANNOUNCEMENT, "", "", 0, json.dumps(body).encode())]
+    for seed in range(10):
+        chance, stream = Random(seed), Stream()
+        chance.shuffle(messages)
+        cut = chance.randrange(len(messages))
+        waiting, complete = stream.messages(*messages[:cut]), stream.messages(*messages[cut:])
+        assert not waiting.advanced
+        assert complete.advanced
+        assert (fates_of(complete.verdicts), complete.windows) == everything(Stream(), [whole])
+
+
+def test_a_batch_writes_the_verdicts_that_the_job_keeps_and_counts_all() -> None:
     output = Stream().batch(cars(0, 200, (0, 10 * SECOND, MINUTE)))
     kept = output.to_write(JOB)
-    assert {one.verdict for one in decisions_of(kept.verdicts)} == {"adjusted"}
-    assert kept.verdict_counts == Counter(one.verdict for one in decisions_of(output.verdicts))
-    assert kept.reason_counts == Counter(reason for one in decisions_of(output.verdicts) for reason in one.reasons)
+    assert {one.verdict for one in fates_of(kept.verdicts)} == {"adjusted"}
+    assert kept.verdict_counts == Counter(one.verdict for one in fates_of(output.verdicts))
+    assert kept.reason_counts == Counter(reason for one in fates_of(output.verdicts) for reason in one.reasons)
     assert set(kept.reason_counts) == {"late", "out_of_order"}
 
 
-def everything(stream: Stream, batches: list[pa.Table]) -> tuple[list[Decision], list[Result]]:
+def everything(stream: Stream, batches: list[pa.Table]) -> tuple[list[Fate], list[WindowResult]]:
     outputs = [stream.batch(rows) for rows in batches]
     assert not any(output.error for output in outputs)
-    verdicts = [one for output in outputs for one in decisions_of(output.verdicts)]
-    return sorted(verdicts), sorted(one for output in outputs for one in output.results)
+    verdicts = [one for output in outputs for one in fates_of(output.verdicts)]
+    return verdicts, [one for output in outputs for one in output.windows]
 
 
 def test_the_order_of_rows_inside_a_commit_makes_no_difference() -> None:
@@ -126,10 +175,3 @@ def test_rows_that_come_before_rows_already_decided_make_the_stream_begin_again(
 def test_one_place_that_two_rows_claim_makes_the_stream_begin_again() -> None:
     twice = pa.concat_tables([cars(0, 5), cars(4, 1)])
     assert isinstance(Stream().batch(twice).error, LogOutOfOrder)
-
-
-def test_state_that_another_version_saved_makes_the_stream_begin_again() -> None:
-    with pytest.raises(LogOutOfOrder, match="another version"):
-        raise restored((b"\x80\x05something else",), JOB).failed or AssertionError
-    assert restored(None, JOB).failed is None
-    assert isinstance(restored(None, JOB), Machine)
