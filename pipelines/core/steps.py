@@ -238,6 +238,12 @@ class Steps:
         """The relation of that name; KeyError if there is none."""
         return {one.name: one.rows for one in self.steps}[name]
 
+    def relations(self) -> Iterator[tuple[str, Rows]]:
+        """Every relation, with the name of the step or the output that it is a part of."""
+        named: tuple[Step | Output, ...] = (*self.steps, *self.outputs)
+        for one in named:
+            yield from ((one.name, rows) for rows in walk(one.rows))
+
     def output(self, name: str) -> Output:
         """The output of that name in any case; KeyError if there is none."""
         return {one.name: one for one in self.outputs}[name.lower()]

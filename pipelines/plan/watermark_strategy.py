@@ -21,7 +21,7 @@ from typing import Literal
 
 from pipelines.core.model import Grid, Job, StreamAnalyticsOrdering
 from pipelines.core.time import SECOND, format_duration
-from pipelines.plan.read_range import members_of
+from pipelines.plan.extent import members_of
 
 Strategy = Literal["sort", "packed", "file_order", "grid_cells"]
 
@@ -91,6 +91,8 @@ def cell_grid_of(job: Job) -> CellGrid | None:
     It is not where an event's own time matters: it may be dropped for it, joined by it, ordered by it, or windows may
     begin and end with it; nor under ``hold``, which weighs the time itself.
     """
+    if job.steps is not None:
+        return None
     query = job.window_query
     if query.join is not None or job.end_of_log == "hold":
         return None
