@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
         ] = False,
         anew: Annotated[bool, typer.Option("--anew", help="Begin again at the start of the logs.")] = False,
     ) -> None:
-        """Run the job live over its arrival logs, from where it stopped, into stream_windows."""
+        """Run the job live over its arrival logs, from where it stopped, into stream_windows or stream_outputs."""
         from pipelines.live.run import stream as run
 
         found = find_job(job)
@@ -46,7 +46,8 @@ def _print(out: Console, summary: StreamSummary) -> None:
     lines += [f"  {verdict}: {count}" for verdict, count in summary.counts_by_verdict.items()]
     if summary.counts_by_reason:
         lines.append("  reasons: " + ", ".join(f"{name} {count}" for name, count in summary.counts_by_reason.items()))
-    lines.append(f"  wrote {summary.windows} final window(s) to stream_windows/{summary.job}")
-    lines.append(f"  and {summary.provisional_windows} that the end of the log closes for now")
+    for table, rows in summary.rows_written.items():
+        lines.append(f"  wrote {rows} final row(s) to {table}")
+        lines.append(f"  and {summary.provisional_rows.get(table, 0)} that the end of the log gives for now")
     for line in lines:
         out.print(line, markup=False)

@@ -47,6 +47,11 @@ class OrderingPolicy(Protocol):
     def bound(self, name: str) -> int:
         """No further row of an input counts before this instant (microseconds); ``NEVER`` where nothing is known."""
 
+    def released(self, *, ends_here: bool) -> int:
+        """Under ``end_of_log: hold`` no output of steps at this instant (microseconds) or later is emitted: if the log
+        ends here, or whatever comes after."""
+        raise NotImplementedError
+
     @abstractmethod
     def buffer(self, window_id: str | None, window: SimpleWindow) -> WindowBuffer:
         """An empty buffer that forms windows by the profile's rules."""

@@ -85,7 +85,7 @@ def announce(lakehouse: Lakehouse, job: Job, *, end_of_log: bool, from_start: bo
             f"the stream of {job.name} was begun under another version of the job file",
             hint="run 'tailrace stream' with --anew to begin again at the start of the log",
         )
-    tables = {part.name: _table(lakehouse, part.name) for part in job.inputs}
+    tables = {part.name: _table(lakehouse, part.log) for part in job.inputs}
     if before is not None and not from_start and before.state_format == STATE_FORMAT:
         following = _following(before, tables, end_of_log)
         known = {part.name: {*before.partitions[part.name], *range(part.partitions or 0)} for part in job.inputs}

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from pipelines.core.errors import UsageError
 from pipelines.core.model import AnyOf, Job, Session, SimpleWindow, output_name
+from pipelines.plan.extent import extents
 
 
 @dataclass(frozen=True)
@@ -20,19 +21,28 @@ class CompiledJob:
 
     @cached_property
     def windows(self) -> tuple[tuple[str | None, SimpleWindow], ...]:
-        """The query's windows by ``window_id`` (S13)."""
+        """The query's windows by ``window_id`` (S13). Of steps none: their windows are formed slice by slice."""
+        if self.job.steps is not None:
+            return ()
         window = self.job.window_query.window
         return window.members if isinstance(window, AnyOf) else ((None, window),)
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
         """The inputs that the query reads; of a join the left one first."""
+        if self.job.steps is not None:
+            read = extents(self.job)
+            return tuple(part.name for part in self.job.inputs if part.name in read)
         join = self.job.window_query.join
         return self.job.window_query.sources if join is None else (join.left, join.right)
 
     def reads(self, name: str) -> bool:
         """Does the query read this input?"""
         return name in self.sources
+
+    def joins(self, name: str) -> bool:
+        """Is this input a side of the query's join (S14)? Steps join slice by slice."""
+        return self.job.steps is None and self.job.window_query.join is not None and self.reads(name)
 
     @cached_property
     def ranks(self) -> dict[str, int]:

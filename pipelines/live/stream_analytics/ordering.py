@@ -102,6 +102,21 @@ class StreamAnalyticsPolicy(OrderingPolicy):
                         return False
         return True
 
+    def released(self, *, ends_here: bool) -> int:
+        """The least ``M - out_of_order`` of the timelines that the query reads, and of those that may still begin."""
+        released = FOREVER
+        for name in self.compiled.sources:
+            part, ordering = self._settings(name)
+            back_us = 0 if part.timestamp_by is None else ordering.out_of_order_us
+            for partition in self.partitions.of(name):
+                latest = self.latest.get((name, partition), {})
+                if not part.over and not latest:
+                    return NEVER
+                released = min([released, *(time_us - back_us for time_us in latest.values())])
+            if not ends_here:
+                released = min(released, self._earliest_new_timeline(name))
+        return released
+
     def _earliest_new_timeline(self, name: str) -> int:
         """No timeline that is still to begin has a lower ``M - out_of_order``."""
         part, ordering = self._settings(name)

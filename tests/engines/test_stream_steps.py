@@ -1,0 +1,294 @@
+"""The steps of a query, live: slice by slice and over restarts they give what the rules say, each row once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pipelines.core.model import AnyOf, Arrival, Grid, Job, Reference, Session, Sliding
+from pipelines.core.query import Aggregate, Column, SortKey
+from pipelines.core.steps import (
+    Analysed,
+    Analytic,
+    Applied,
+    Computed,
+    Filtered,
+    InputRows,
+    Joined,
+    Output,
+    Projected,
+    Referenced,
+    ReferenceRows,
+    Rows,
+    Side,
+    Step,
+    StepRows,
+    Steps,
+    United,
+    Windowed,
+)
+from pipelines.core.time import MINUTE, SECOND, parse_instant
+from pipelines.job.load import parse_job
+from pipelines.live.local_log import announcement, messages
+from pipelines.live.spark.operator import run_batch
+from pipelines.live.state.compiled_job import CompiledJob
+from pipelines.live.state.output import Slice
+from pipelines.live.steps.expressions import Expressions
+from pipelines.live.steps.outputs import outputs
+from pipelines.live.steps.references import listed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BASE = parse_job(
+    """
+tailrace: 1
+job: alerts
+profile: stream_analytics
+inputs:
+  cars: {columns: "at TIMESTAMP, booth STRING, toll DOUBLE, axles ARRAY<INT>", timestamp_by: at}
+  exits: {columns: "at TIMESTAMP, booth STRING, plate STRING", timestamp_by: at}
+ordering: {late_arrival: 20s, out_of_order: 0s, action: adjust}
+query: {from: cars, select: {booth: booth}}
+"""
+)
+PLACES = Reference("places", (Column("booth", "string"), Column("town", "string"), Column("since", "timestamp")))
+BEGIN = parse_instant("2026-01-01T12:00:00Z")
+CARS, EXITS = InputRows("cars"), InputRows("exits")
+
+
+def job(*outputs: Output, steps: Sequence[Step] = (), ansi: bool = False, **settings: Any) -> Job:
+    """The job of :data:`BASE` with other steps."""
+    return replace(BASE, query=Steps(tuple(steps), outputs, ansi), **settings)
+
+
+def columns(*names: str, **computed: str) -> tuple[Computed, ...]:
+    return (*(Computed(name, name) for name in names), *(Computed(*one) for one in computed.items()))
+
+
+def car(minute: float, booth: str | None, toll: float | None = 1.0, axles: list[int] | None = None) -> Arrival:
+    at = BEGIN + round(minute * MINUTE)
+    return Arrival("cars", 0, 0, at + 5 * SECOND, {"at": at, "booth": booth, "toll": toll, "axles": axles})
+
+
+def left(minute: float, booth: str | None, plate: str = "x") -> Arrival:
+    at = BEGIN + round(minute * MINUTE)
+    return Arrival("exits", 0, 0, at + 5 * SECOND, {"at": at, "booth": booth, "plate": plate})
+
+
+Given = dict[str, list[tuple[Any, ...]]]
+
+
+def shown(value: Any) -> Any:
+    """Instants as minutes after :data:`BEGIN`."""
+    if hasattr(value, "timestamp"):
+        return round((value.timestamp() * SECOND - BEGIN) / MINUTE, 6)
+    return value
+
+
+class Live:
+    """A job's engine, which goes through its saved form between two commits, and the rows of each output."""
+
+    def __init__(
+        self, spark: SparkSession, job: Job, references: dict[str, list[dict[str, Any]]] | None = None
+    ) -> None:
+        assert job.steps is not None
+        self.job, self.evaluate = job, Expressions(spark, ansi=job.steps.ansi)
+        self.references = listed(job, references or {})
+        self.saved: list[bytes] = []
+
+    def run(self, log: Sequence[Arrival], *cuts: int) -> tuple[Given, Given]:
+        """The final and the provisional rows after ``log``, which comes in one commit, then in others at ``cuts``."""
+        *commits, _ = messages(CompiledJob(self.job), log, None, cuts)  # type: ignore[arg-type]
+        final: Given = {one.name: [] for one in self.job.steps.outputs}
+        provisional: Given = {}
+        partitions = {part.name: [0] for part in self.job.inputs}
+        for number, commit in enumerate(commits):
+            announced = announcement(number, commit, partitions, end_of_log=number == len(commits) - 1)
+            output = run_batch(
+                self.saved[-1] if self.saved else None, self.job, [*commit, announced], self.saved.append
+            )
+            if output.error is not None:
+                raise output.error
+            for name, rows in self.rows(output.slice).items():
+                final[name] += rows
+            provisional = self.rows(output.provisional_slice)
+        return final, {name: provisional.get(name, []) for name in final}
+
+    def rows(self, given: Slice | None) -> Given:
+        if given is None:
+            return {}
+        found = outputs(self.job, given, self.references, self.evaluate)
+        return {name: [tuple(map(shown, row.values())) for row in table.to_pylist()] for name, table in found.items()}
+
+
+def all_rows(spark: SparkSession, job: Job, log: Sequence[Arrival], **references: Any) -> Given:
+    """The rows of each output, which must be the same in one commit and in a commit for each arrival."""
+    log = [replace(row, sequence=number) for number, row in enumerate(log)]
+    final, rest = Live(spark, job, references).run(log)
+    whole = {name: [*final[name], *rest[name]] for name in final}
+    final, rest = Live(spark, job, references).run(log, *range(1, len(log)))
+    assert {name: [*final[name], *rest[name]] for name in final} == whole
+    assert any(final.values())
+    return whole
+
+
+@pytest.mark.spark
+def test_a_row_output_has_a_row_for_each_event_that_the_filter_keeps(spark: SparkSession) -> None:
+    rows = Projected(Filtered(CARS, "toll > 1"), columns("booth", double="toll * 2", seen="arrival_time"))
+    log = [car(0, "a", 1.0), car(1, "b", 2.0), car(2, "a", None), car(3, None, 3.0), car(9, "a", 0.0)]
+    assert all_rows(spark, job(Output("out", rows)), log) == {
+        "out": [(1.0, "b", 4.0, pytest.approx(1.083333)), (3.0, None, 6.0, pytest.approx(3.083333))]
+    }
+
+
+@pytest.mark.spark
+def test_two_outputs_read_one_step(spark: SparkSession) -> None:
+    step = Step("dear", Filtered(CARS, "toll > 1"))
+    counted = Windowed(StepRows("dear"), Grid(5 * MINUTE, 5 * MINUTE), columns("booth"), (Aggregate("n", "count"),))
+    one = job(Output("each", Projected(StepRows("dear"), columns("toll"))), Output("some", counted), steps=[step])
+    log = [car(0, "a", 2.0), car(1, "b", 3.0), car(2, "a", 4.0), car(3, "a", 1.0), car(5, "b", 5.0), car(6, "a", 6.0)]
+    assert all_rows(spark, one, log) == {
+        "each": [(0.0, 2.0), (1.0, 3.0), (2.0, 4.0), (5.0, 5.0), (6.0, 6.0)],
+        # an event on an edge lies in the window that ends there
+        "some": [
+            (0.0, -5.0, 0.0, None, "a", 1),
+            (5.0, 0.0, 5.0, None, "a", 1),
+            (5.0, 0.0, 5.0, None, "b", 2),
+            (10.0, 5.0, 10.0, None, "a", 1),
+        ],
+    }
+
+
+@pytest.mark.spark
+def test_analytic_functions_look_at_the_rows_up_to_their_own(spark: SparkSession) -> None:
+    booth, when, within_us = ("booth",), "toll > 1", 3 * MINUTE
+    functions = (
+        Analytic("before", "lag", "toll", 1, "-1", booth, None, within_us),
+        Analytic("second", "lag", "toll", 2, None, (), None, within_us),
+        Analytic("newest", "last", "toll", 1, "0", booth, when, within_us),
+        Analytic("first", "is_first", partition_by=booth, when=when, within_us=2 * MINUTE),
+        Analytic(
+            "total", "aggregate", partition_by=booth, within_us=within_us, aggregate=Aggregate("total", "sum", "toll")
+        ),
+        Analytic("most", "aggregate", when=when, within_us=within_us, aggregate=Aggregate("most", "count")),
+    )
+    rows = Projected(Analysed(CARS, functions), columns("before", "second", "newest", "first", "total", "most"))
+    log = [car(0, "a", 1.0), car(1, "a", 2.0), car(2, "b", 3.0), car(3, "a", 4.0), car(4, "a", None), car(8, "a", 5.0)]
+    assert all_rows(spark, job(Output("out", rows)), log) == {
+        "out": [
+            (0.0, -1.0, None, 0.0, 0, 1.0, 0),
+            (1.0, 1.0, None, 2.0, 1, 3.0, 1),
+            (2.0, -1.0, 1.0, 3.0, 1, 3.0, 2),
+            # the row of 0 lies exactly three minutes back: out of reach
+            (3.0, 2.0, 2.0, 4.0, 1, 6.0, 3),
+            (4.0, 4.0, 3.0, 4.0, 0, 4.0, 2),
+            (8.0, -1.0, None, 5.0, 1, 5.0, 1),
+        ]
+    }
+
+
+def joined(**more: Any) -> Rows:
+    """Cars and the exits at most one minute boundary later, each pair as one row."""
+    pairs = Joined(Side("c", CARS), Side("e", EXITS), MINUTE, 0, 1, (("booth", "booth"),), **{"kind": "left", **more})
+    return Projected(pairs, columns(booth="c.booth", plate="e.plate", came="c.system_timestamp"))
+
+
+@pytest.mark.spark
+def test_a_left_row_waits_until_no_partner_can_come(spark: SparkSession) -> None:
+    log = [car(0, "a"), left(0.5, "a", "p"), car(1, "b"), left(1.5, "a", "q"), left(3, "b", "r"), car(4, None)]
+    log += [car(4.5, "a"), left(5.5, "a", "s"), left(6, "a", "t")]
+    assert all_rows(spark, job(Output("out", joined())), log) == {
+        "out": [
+            (0.5, "a", "p", 0.0),
+            (1.5, "a", "q", 0.0),
+            (2.0, "b", None, 1.0),
+            (5.0, None, None, 4.0),
+            (5.5, "a", "s", 4.5),
+        ]
+    }
+    matching = joined(condition="e.plate <> 'p' AND c.system_timestamp < e.system_timestamp")
+    assert all_rows(spark, job(Output("out", matching)), log)["out"][:2] == [
+        (1.5, "a", "q", 0.0),
+        (2.0, "b", None, 1.0),
+    ]
+    assert all_rows(spark, job(Output("out", joined(kind="inner"))), log)["out"] == [
+        (0.5, "a", "p", 0.0),
+        (1.5, "a", "q", 0.0),
+        (5.5, "a", "s", 4.5),
+    ]
+
+
+@pytest.mark.spark
+def test_a_stream_is_joined_with_itself(spark: SparkSession) -> None:
+    pairs = Joined(Side("a", CARS), Side("b", CARS), MINUTE, 1, 2, (("booth", "booth"),))
+    rows = Projected(pairs, columns(first="a.toll", second="b.toll"))
+    log = [car(0, "x", 1.0), car(1, "x", 2.0), car(2, "y", 3.0), car(2, "x", 4.0), car(5, "x", 5.0)]
+    assert all_rows(spark, job(Output("out", rows)), log) == {
+        "out": [(1.0, 1.0, 2.0), (2.0, 1.0, 4.0), (2.0, 2.0, 4.0)]
+    }
+
+
+@pytest.mark.spark
+def test_windows_over_windows_see_each_result_once(spark: SparkSession) -> None:
+    short = Windowed(CARS, Grid(MINUTE, MINUTE), columns("booth"), (Aggregate("n", "count"),))
+    long = Windowed(
+        StepRows("short"), Grid(2 * MINUTE, 2 * MINUTE), (), (Aggregate("most", "max", "n"), Aggregate("of", "count"))
+    )
+    one = job(Output("out", Filtered(long, "most > 1")), steps=[Step("short", short)])
+    log = [car(0.2, "a"), car(0.5, "a"), car(0.6, "b"), car(1.5, "a"), car(2, "a"), car(2.5, "b"), car(6, "a")]
+    assert all_rows(spark, one, log) == {"out": [(2.0, 0.0, 2.0, None, 2, 3)]}
+
+
+@pytest.mark.spark
+def test_sessions_sliding_windows_and_ranked_rows(spark: SparkSession) -> None:
+    window = AnyOf((("pause", Session(MINUTE, 4 * MINUTE, ("booth",))), ("moving", Sliding(90 * SECOND))))
+    dearest = (SortKey("toll", descending=True),)
+    aggregates = (
+        Aggregate("top", "top_one", "struct(toll, booth)", order_by=dearest),
+        Aggregate("two", "collect_top", "toll", order_by=dearest, limit=2),
+        Aggregate("half", "percentile_disc", "toll", parameter=0.4, order_by=dearest),
+    )
+    rows = Windowed(CARS, window, (), aggregates, partition_by=())
+    log = [car(0, "a", 1.0), car(0.5, "b", 3.0), car(1, "a", None), car(1, "a", 3.0), car(6, "a", 2.0)]
+    found = all_rows(spark, job(Output("out", rows)), log)["out"]
+    assert [row[:4] for row in found if row[3] == "pause"] == [
+        (1.5, 0.5, 1.5, "pause"),
+        (2.0, 0.0, 2.0, "pause"),
+        (7.0, 6.0, 7.0, "pause"),
+    ]
+    two = [{"rank": 1, "value": 3.0}, {"rank": 2, "value": 3.0}]
+    assert (1.0, -0.5, 1.0, "moving", {"toll": 3.0, "booth": "b"}, two, 3.0) in found
+
+
+@pytest.mark.spark
+def test_elements_and_unions_stay_in_the_order_of_arrival(spark: SparkSession) -> None:
+    elements = Applied(CARS, "axles", "axle", outer=True)
+    some = Projected(elements, columns("booth", weight="axle.ArrayValue", at="axle.ArrayIndex"))
+    others = Projected(EXITS, columns("booth", weight="1.5D", at="CAST(NULL AS BIGINT)"))
+    log = [car(0, "a", axles=[3, 4]), left(0, "e"), car(0, "b", axles=[]), left(1, "f"), car(3, "c", axles=[5])]
+    assert all_rows(spark, job(Output("out", United((some, others)))), log) == {
+        "out": [
+            (0.0, "a", 3.0, 0),
+            (0.0, "a", 4.0, 1),
+            (0.0, "b", None, None),
+            (0.0, "e", 1.5, None),
+            (1.0, "f", 1.5, None),
+            (3.0, "c", 5.0, 0),
+        ]
+    }
+
+
+@pytest.mark.spark
+def test_reference_data_gives_a_row_for_each_match_in_the_order_of_its_file(spark: SparkSession) -> None:
+    places = Filtered(ReferenceRows("places"), "town <> 'x'")
+    rows = Referenced(Side("c", CARS), Side("p", places), (("booth", "booth"),), kind="left")
+    known = [{"booth": "a", "town": town, "since": None} for town in ("z", "x", "y")]
+    log = [car(0, "a"), car(1, "b"), car(2, None), car(9, "a")]
+    one = job(Output("out", Projected(rows, columns(town="p.town"))), references=(PLACES,))
+    assert all_rows(spark, one, log, places=known) == {
+        "out": [(0.0, "z"), (0.0, "y"), (1.0, None), (2.0, None), (9.0, "z"), (9.0, "y")]
+    }
