@@ -70,14 +70,19 @@ def arrivals_table(input_name: str) -> str:
     return f"arrivals/{input_name}"
 
 
+def references_table(reference_name: str) -> str:
+    """``references/<name>``"""
+    return f"references/{reference_name}"
+
+
 def summaries_table(input_name: str) -> str:
     """``_cache/summaries/<input>``"""
     return f"_cache/summaries/{input_name}"
 
 
-def quarantine_table(input_name: str) -> str:
-    """``quarantine/<input>``"""
-    return f"quarantine/{input_name}"
+def quarantine_table(name: str) -> str:
+    """``quarantine/<name>``, of an input or of reference data"""
+    return f"quarantine/{name}"
 
 
 def result_tables(job: Job) -> tuple[tuple[str, Layout], ...]:

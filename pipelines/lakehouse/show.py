@@ -29,6 +29,7 @@ from pipelines.lakehouse.layout import (
     arrivals_table,
     dead_letters_table,
     quarantine_table,
+    references_table,
     verdicts_table,
     windows_table,
 )
@@ -37,25 +38,30 @@ from pipelines.lakehouse.schema import TIMESTAMP, day_scalar
 
 _QUARANTINE = Layout("", "", ("input", "batch_id", "source", "position"))
 _RUNS = Layout("", "", ("started_at", "run_id"))
+_REFERENCES = Layout("", "", ("effective_from", "position"))
 
 
 def tables_of(job: Job) -> dict[str, tuple[tuple[str, ...], Layout]]:
     """The names of tables for ``show``, the tables that are meant, and their layout."""
-    inputs = [part.name for part in job.inputs]
+    logs = list(dict.fromkeys(part.log for part in job.inputs))
+    loaded = [*logs, *(one.name for one in job.references)]
     known: dict[str, tuple[tuple[str, ...], Layout]] = {
         "windows": ((windows_table(job),), WINDOWS),
         "verdicts": ((verdicts_table(job),), ARRIVALS),
-        "arrivals": (tuple(arrivals_table(name) for name in inputs), ARRIVALS),
-        "quarantine": (tuple(quarantine_table(name) for name in inputs), _QUARANTINE),
+        "arrivals": (tuple(arrivals_table(name) for name in logs), ARRIVALS),
+        "quarantine": (tuple(quarantine_table(name) for name in loaded), _QUARANTINE),
         "stream_windows": ((job.stream_windows,), WINDOWS),
         "stream_verdicts": ((f"stream_verdicts/{job.name}",), ARRIVALS),
         "reconciliations": ((f"reconciliations/{job.name}",), WINDOWS),
         "dead_letters": ((dead_letters_table(job),), ARRIVALS),
         "runs": ((RUNS,), _RUNS),
     }
-    for name in inputs:
-        known[f"arrivals/{name}"] = ((arrivals_table(name),), ARRIVALS)
-        known[f"quarantine/{name}"] = ((quarantine_table(name),), _QUARANTINE)
+    for part in job.inputs:
+        known[f"arrivals/{part.name}"] = ((arrivals_table(part.log),), ARRIVALS)
+        known[f"quarantine/{part.name}"] = ((quarantine_table(part.log),), _QUARANTINE)
+    for reference in job.references:
+        known[f"references/{reference.name}"] = ((references_table(reference.name),), _REFERENCES)
+        known[f"quarantine/{reference.name}"] = ((quarantine_table(reference.name),), _QUARANTINE)
     return known
 
 
