@@ -50,6 +50,14 @@ def place_of(arrival: Arrival) -> tuple[int, int, int]:
     return arrival.arrival_time_us, partition, arrival.sequence
 
 
+def sources_of(job: Job) -> tuple[str, ...]:
+    """The inputs that the query reads; steps are taken to read all of them."""
+    if job.steps is not None:
+        return tuple(part.name for part in job.inputs)
+    join = job.window_query.join
+    return (join.left, join.right) if join is not None else job.window_query.sources
+
+
 def passes(query: Query, reading: Reading) -> bool:
     """Does ``where`` keep the row? Null does not."""
     return query.where is None or reading[query.where] is True

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.core.errors import TailraceError
 from pipelines.core.model import Arrival, Input, Job, OutputRange
+from pipelines.core.steps import SYSTEM_TIMESTAMP
 from pipelines.core.time import to_datetime
 from pipelines.job.expressions import instant_sql
 from pipelines.plan.bounded_reads import bounded_reads
 from pipelines.plan.initial_state import InitialStates
 from pipelines.plan.watermark_strategy import SORT, WatermarkStrategy
 from pipelines.reference import engine
+from pipelines.reference.steps import Relation
 from pipelines.transcripts.history import ListedHistory
-from pipelines.transcripts.judge import Outcome, Row, judge
+from pipelines.transcripts.judge import Outcome, Row, judge, output_columns
 from pipelines.transcripts.read import Case
 
 if TYPE_CHECKING:
@@ -94,17 +96,33 @@ def run_reference(case: Case) -> Outcome:
     from pipelines.batch.spark.expressions import SparkExpressions
 
     assert case.job is not None
+    steps = case.job.steps
     evaluate: Evaluate = SparkExpressions()
+    by_ansi: Evaluate = SparkExpressions(ansi=steps is not None and steps.ansi)
     try:
-        outcome = engine.run(case.job, case.arrivals, case.output, evaluate=evaluate, instant_sql=instant_sql)
+        outcome = engine.run(
+            case.job,
+            case.arrivals,
+            case.output,
+            evaluate=evaluate,
+            instant_sql=instant_sql,
+            references=case.references,
+            evaluate_steps=by_ansi,
+        )
     except TailraceError as error:
         return Outcome(error=error)
-    return reference_outcome(outcome)
+    return reference_outcome(case.job, outcome)
 
 
-def reference_outcome(outcome: engine.Outcome) -> Outcome:
+def reference_outcome(job: Job, outcome: engine.Outcome) -> Outcome:
     """What the reference engine gave, in the one form for all engines."""
-    return Outcome.of(outcome.fates, outcome.windows)
+    outputs = {name: _output_rows(output_columns(job, name), rows) for name, rows in outcome.outputs.items()}
+    return Outcome.of(outcome.fates, outcome.windows, outputs)
+
+
+def _output_rows(columns: Sequence[str], relation: Relation) -> tuple[Row, ...]:
+    rows = ({SYSTEM_TIMESTAMP: row.at_us, **row.origin, **row.values} for row in relation.rows)
+    return tuple({column: row[column] for column in columns} for row in rows)
 
 
 # -- spark -----------------------------------------------------------------------------------------------------------

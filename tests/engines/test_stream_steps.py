@@ -37,7 +37,7 @@ from pipelines.live.spark.operator import run_batch
 from pipelines.live.state.compiled_job import CompiledJob
 from pipelines.live.state.output import Slice
 from pipelines.live.steps.expressions import Expressions
-from pipelines.live.steps.outputs import outputs
+from pipelines.live.steps.outputs import outputs, shown
 from pipelines.live.steps.references import listed
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def left(minute: float, booth: str | None, plate: str = "x") -> Arrival:
 Given = dict[str, list[tuple[Any, ...]]]
 
 
-def shown(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Instants as minutes after :data:`BEGIN`."""
     if hasattr(value, "timestamp"):
         return round((value.timestamp() * SECOND - BEGIN) / MINUTE, 6)
@@ -122,7 +122,9 @@ class Live:
         if given is None:
             return {}
         found = outputs(self.job, given, self.references, self.evaluate)
-        return {name: [tuple(map(shown, row.values())) for row in table.to_pylist()] for name, table in found.items()}
+        return {
+            name: [tuple(map(plain, row.values())) for row in shown(rows).to_pylist()] for name, rows in found.items()
+        }
 
 
 def all_rows(spark: SparkSession, job: Job, log: Sequence[Arrival], **references: Any) -> Given:

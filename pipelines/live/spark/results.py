@@ -18,8 +18,8 @@ from pipelines.live.state.compiled_job import CompiledJob
 from pipelines.live.state.output import Output, Rows, Slice, WindowResult
 from pipelines.live.state.rows import NEVER
 from pipelines.live.steps.expressions import Expressions
-from pipelines.live.steps.outputs import outputs
-from pipelines.live.steps.references import listed
+from pipelines.live.steps.outputs import outputs, shown
+from pipelines.live.steps.references import stored
 
 Fields = Sequence[tuple[str, pa.DataType]]
 
@@ -91,7 +91,8 @@ class StepResults(Results):
         return stream_outputs_table(self._job, output)
 
     def _computed(self, given: Slice) -> dict[str, pa.Table]:
-        return outputs(self._job, given, listed(self._job, {}), self._evaluate)
+        found = outputs(self._job, given, stored(self._job, self._lakehouse), self._evaluate)
+        return {name: shown(rows) for name, rows in found.items()}
 
 
 def stored_type(kind: pa.DataType) -> pa.DataType:

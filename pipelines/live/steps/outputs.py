@@ -44,9 +44,8 @@ Range = tuple[int, int]
 """``[first, until)`` in microseconds."""
 
 
-def outputs(job: Job, given: Slice, references: Mapping[str, pa.Table], evaluate: Expressions) -> dict[str, pa.Table]:
-    """The rows of each output in ``[given.low, given.high)``: system_timestamp; window_start, window_end, window_id
-    where its rows stem from windows; then its columns.
+def outputs(job: Job, given: Slice, references: Mapping[str, pa.Table], evaluate: Expressions) -> dict[str, Relation]:
+    """The rows of each output in ``[given.low, given.high)``.
 
     ``references``: the columns of each reference, and ``effective_from`` (null: always), in the order of its file.
     Raises :class:`JobFileError` for an expression that Spark refuses, :class:`DataRefused` for data that cannot be
@@ -55,11 +54,12 @@ def outputs(job: Job, given: Slice, references: Mapping[str, pa.Table], evaluate
     assert job.steps is not None
     computed = _Computed(job, job.steps, given, references, evaluate)
     computed.compute_steps()
-    return {one.name: _table(computed.relation(one.rows, (given.low, given.high))) for one in job.steps.outputs}
+    return {one.name: computed.relation(one.rows, (given.low, given.high)) for one in job.steps.outputs}
 
 
-def _table(rows: Relation) -> pa.Table:
-    """A relation as the output shows it; a column of the query hides the column of its name that says the time."""
+def shown(rows: Relation) -> pa.Table:
+    """A relation as an output's table shows it: system_timestamp; window_start, window_end, window_id where its rows
+    stem from windows; then its columns, which hide those of their name."""
     heads = {SYSTEM_TIMESTAMP: rows.timestamps}
     if "window_start" in rows.origin:
         heads |= rows.origin
