@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pipelines.core.errors import DataRefused, JobFileError, UsageError
 from pipelines.core.model import AnyOf, Arrival, Grid, Job, Reference, Session, Sliding
 from pipelines.core.query import Aggregate, Column, SortKey
 from pipelines.core.steps import (
@@ -30,10 +33,15 @@ from pipelines.core.steps import (
     United,
     Windowed,
 )
-from pipelines.core.time import MINUTE, SECOND, parse_instant
+from pipelines.core.time import MINUTE, SECOND, format_instant, parse_instant
+from pipelines.ingest.batch import ingest
 from pipelines.job.load import parse_job
+from pipelines.lakehouse.root import Lakehouse
+from pipelines.live.expressions import refuse
 from pipelines.live.local_log import announcement, messages
+from pipelines.live.run import stream
 from pipelines.live.spark.operator import run_batch
+from pipelines.live.spark.sink import LiveTable
 from pipelines.live.state.compiled_job import CompiledJob
 from pipelines.live.state.output import Slice
 from pipelines.live.steps.expressions import Expressions
@@ -294,3 +302,126 @@ def test_reference_data_gives_a_row_for_each_match_in_the_order_of_its_file(spar
     assert all_rows(spark, one, log, places=known) == {
         "out": [(0.0, "z"), (0.0, "y"), (1.0, None), (2.0, None), (9.0, "z"), (9.0, "y")]
     }
+
+
+@pytest.mark.spark
+def test_rows_before_the_first_snapshot_are_refused_and_later_ones_served_by_the_last(spark: SparkSession) -> None:
+    snapshots = replace(PLACES, effective="since")
+    rows = Referenced(Side("c", CARS), Side("p", ReferenceRows("places")), (), "c.booth = p.booth")
+    one = job(Output("out", Projected(rows, columns(town="p.town"))), references=(snapshots,))
+    known = [
+        {"booth": "a", "town": "old", "since": BEGIN + MINUTE},
+        {"booth": "a", "town": "new", "since": BEGIN + 3 * MINUTE},
+        {"booth": "b", "town": "new", "since": BEGIN + 3 * MINUTE},
+    ]
+    log = [car(1, "a"), car(2, "b"), car(3, "a"), car(9, "b"), car(12, "a")]
+    assert all_rows(spark, one, log, places=known) == {"out": [(1.0, "old"), (3.0, "new"), (9.0, "new"), (12.0, "new")]}
+    with pytest.raises(
+        DataRefused, match=r"no snapshot for a row of 2026-01-01T12:00:59Z: the first one is of .*12:01:00Z"
+    ):
+        Live(spark, one, {"places": known}).run([car(59 / 60, "a"), car(9, "a")])
+
+
+@pytest.mark.spark
+def test_hold_gives_only_what_lies_before_the_watermark(spark: SparkSession) -> None:
+    held = replace(job(Output("out", joined()), Output("all", Projected(CARS, columns("booth")))), end_of_log="hold")
+    log = [car(0, "a"), car(1, "b"), left(1, "a", "p"), car(2, "c"), left(2.5, "c", "q"), left(4, "z"), car(3, "d")]
+    # the watermark stays at 3: the pair of 2.5 is given, the cars of 2 and 3 without a partner are not
+    assert all_rows(spark, held, log) == {
+        "out": [(1.0, "a", "p", 0.0), (2.0, "b", None, 1.0), (2.5, "c", "q", 2.0)],
+        "all": [(0.0, "a"), (1.0, "b"), (2.0, "c")],
+    }
+
+
+@pytest.mark.spark
+def test_what_cannot_be_computed_stops_the_run_and_what_spark_refuses_is_named(spark: SparkSession) -> None:
+    rows = Projected(CARS, columns(share="1 DIV CAST(toll AS BIGINT)"))
+    strict, lax = (job(Output("out", rows), ansi=ansi) for ansi in (True, False))
+    log = [car(0, "a", 1.0), car(1, "b", 0.0), car(5, "a", 1.0)]
+    assert all_rows(spark, lax, log)["out"] == [(0.0, 1), (1.0, None), (5.0, 1)]
+    with pytest.raises(DataRefused, match="DIVIDE_BY_ZERO"):
+        Live(spark, strict).run(log)
+    with pytest.raises(JobFileError, match="cannot evaluate 'nothing \\+ 1'"):
+        Live(spark, job(Output("out", Projected(CARS, columns(more="nothing + 1"))))).run(log)
+    with pytest.raises(JobFileError, match="'toll' is double, not a condition"):
+        Live(spark, job(Output("out", Filtered(CARS, "toll")))).run(log)
+
+
+def test_other_profiles_are_refused() -> None:
+    with pytest.raises(UsageError, match="for profile stream_analytics, not for atlas"):
+        refuse(job(Output("out", CARS), profile="atlas"))
+
+
+# -- from arrival logs into tables ------------------------------------------------------------------------------------
+
+
+def load(lakehouse: Lakehouse, job: Job, log: Sequence[Arrival], folder: Path) -> None:
+    """One batch of each input's arrival log."""
+    for part in job.inputs:
+        rows = [one for one in log if one.input == part.name]
+        path = folder / f"{part.name}-{len(list(folder.iterdir()))}.jsonl"
+        with path.open("w", encoding="utf-8") as file:
+            for row in rows:
+                place = {"arrival_time": format_instant(row.arrival_time_us), "input_partition": 0}
+                payload = row.payload | {"at": format_instant(row.payload["at"])}  # type: ignore[arg-type]
+                file.write(json.dumps({**place, "sequence": row.sequence, **payload}) + "\n")
+        ingest(job, part.name, [path], lakehouse)
+
+
+def stored_rows(lakehouse: Lakehouse, table: str) -> list[tuple[Any, ...]]:
+    """The rows of a table of the live run by their time, without ``emitted_at``."""
+    found = lakehouse.open(table)
+    assert found is not None
+    rows = found.to_pyarrow_table().sort_by("system_timestamp").to_pylist()
+    for row in rows:
+        assert row.pop("emitted_at") is not None
+        assert row.pop("output_date") == row["system_timestamp"].date()
+    return [tuple(map(plain, row.values())) for row in rows]
+
+
+@pytest.mark.spark
+def test_a_stream_that_is_stopped_and_killed_gives_every_row_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    windows = Windowed(StepRows("both"), Grid(2 * MINUTE, 2 * MINUTE), columns("booth"), (Aggregate("n", "count"),))
+    before = Analytic("before", "lag", "toll", within_us=5 * MINUTE)
+    one = job(
+        Output("each", Projected(Analysed(CARS, (before,)), columns("booth", "before"))),
+        Output("counts", windows),
+        steps=[Step("both", joined())],
+    )
+    lakehouse, incoming = Lakehouse.at(tmp_path / "lake"), tmp_path / "incoming"
+    incoming.mkdir()
+    log = [
+        replace(arrival, sequence=number)
+        for number, arrival in enumerate(
+            arrival
+            for minute in range(0, 40, 2)
+            for arrival in (car(minute, "ab"[minute % 4 // 2], minute / 2), left(minute + 0.5, "a", "p"))
+        )
+    ]
+    whole = all_rows(spark, one, log)
+    tables = {name: f"stream_outputs/alerts/{name}" for name in whole}
+
+    load(lakehouse, one, log[:13], incoming)
+    first = stream(one, lakehouse, spark=spark, files_per_trigger=1)
+    assert first.rows_written.keys() == first.provisional_rows.keys() == set(tables.values())
+    assert all(first.provisional_rows.values())
+    load(lakehouse, one, log[13:26], incoming)
+
+    # the process dies between the commits of the two tables
+    write = LiveTable.write
+
+    def dies(table: LiveTable, *rows: Any, **how: Any) -> None:
+        if table.name == tables["counts"]:
+            raise UsageError("killed")
+        write(table, *rows, **how)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LiveTable, "write", dies)
+        with pytest.raises(UsageError, match="killed"):
+            stream(one, lakehouse, spark=spark)
+    load(lakehouse, one, log[26:], incoming)
+    stream(one, lakehouse, spark=spark)
+    found = {name: stored_rows(lakehouse, table) for name, table in tables.items()}
+    assert found == {name: sorted(rows, key=lambda row: row[0]) for name, rows in whole.items()}
