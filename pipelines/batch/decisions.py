@@ -15,11 +15,13 @@ class Decided:
     ``verdicts``: one row per event (punctuations are none), columns INPUT .. MISSED_US; REASONS is array<string> and
     MISSED_US array<bigint>, empty rather than null; SYSTEM_US, LIFETIME_END_US and WATERMARK_US may be null.
 
-    ``members``: one row per event that counts and window that it counts in: WINDOW_START_US, WINDOW_END_US,
-    WINDOW_ID (null but for ``any_of``), SYSTEM_US, the ARRIVAL_ORDER columns and the payload columns; ``where`` and
-    ``end_of_log`` are applied. After a join the payload of each side is one struct named like its input, so that
-    ``a.plate`` means in SQL what it means in the job file, and INPUT_RANK is a struct that goes on to order pairs
-    by their second event: treat the ARRIVAL_ORDER columns as things that can be sorted, no more.
+    ``counting``: of each input the events that count, with SYSTEM_US, the ARRIVAL_ORDER columns and the payload.
+
+    ``members``: None for a job of steps. Else one row per event that counts and window that it counts in:
+    WINDOW_START_US, WINDOW_END_US, WINDOW_ID (null but for ``any_of``), SYSTEM_US, the ARRIVAL_ORDER columns and the
+    payload columns; ``where`` and ``end_of_log`` are applied. After a join the payload of each side is one struct named
+    like its input, so that ``a.plate`` means in SQL what it means in the job file, and INPUT_RANK is a struct that goes
+    on to order pairs by their second event: treat the ARRIVAL_ORDER columns as things that can be sorted, no more.
 
     ``events``: how many events of an input arrived in the output range, where ``verdicts`` lacks some that simply
     counted. ``shared``: what ``verdicts`` and ``members`` are both made of, where it is costly to make twice.
@@ -28,7 +30,8 @@ class Decided:
     """
 
     verdicts: DataFrame
-    members: DataFrame
+    members: DataFrame | None
     dead_letters: DataFrame | None = None
+    counting: Mapping[str, DataFrame] = field(default_factory=dict)
     events: Mapping[str, int] = field(default_factory=dict)
     shared: tuple[DataFrame, ...] = ()

@@ -213,3 +213,20 @@ def arrival_frame(spark: SparkSession, part: Input, arrivals: Sequence[Arrival])
         if row.input == part.name
     ]
     return local_frame(spark, columns, rows)
+
+
+def reference_frames(
+    spark: SparkSession, job: Job, references: Mapping[str, Sequence[Mapping[str, object]]]
+) -> dict[str, DataFrame]:
+    """The rows of each reference as a DataFrame: its columns, ``effective_from``, and ``position`` in its file."""
+    from pipelines.batch.spark.local_rows import local_frame
+
+    frames = {}
+    for one in job.references:
+        columns = [(column.name, column.type) for column in one.columns]
+        rows = [
+            (*row.values(), None if one.effective is None else row[one.effective], position)
+            for position, row in enumerate(references[one.name])
+        ]
+        frames[one.name] = local_frame(spark, [*columns, ("effective_from", "timestamp"), ("position", "bigint")], rows)
+    return frames

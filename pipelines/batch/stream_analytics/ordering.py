@@ -40,12 +40,13 @@ class _Input(NamedTuple):
 def decide(
     job: Job, logs: Mapping[str, Log], output: OutputRange, states: InitialStates, strategy: WatermarkStrategy
 ) -> Decided:
-    """Verdicts of every input of the job, and the members of the query's windows."""
+    """Verdicts of every input of the job, and the members of the query's windows or, of steps, the rows that count."""
     inputs = _judged(job, [part.name for part in job.inputs], logs, output, states, strategy)
     judged = {name: one.judged for name, one in inputs.items()}
     return Decided(
         verdicts=reduce(DataFrame.unionByName, [one.verdicts for one in judged.values()]),
-        members=_members(job, inputs, states),
+        members=None if job.steps is not None else _members(job, inputs, states),
+        counting={name: one.counting for name, one in judged.items()},
         events={name: one.events_in_range for name, one in judged.items() if one.events_in_range is not None},
         shared=tuple(one.shared for one in judged.values() if one.shared is not None),
     )
