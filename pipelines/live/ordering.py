@@ -7,7 +7,7 @@ timestamp, and for each input a bound on what may still come.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
@@ -47,11 +47,6 @@ class OrderingPolicy(Protocol):
     def bound(self, name: str) -> int:
         """No further row of an input counts before this instant (microseconds); ``NEVER`` where nothing is known."""
 
-    def released(self, *, ends_here: bool) -> int:
-        """Under ``end_of_log: hold`` no output of steps at this instant (microseconds) or later is emitted: if the log
-        ends here, or whatever comes after."""
-        raise NotImplementedError
-
     @abstractmethod
     def buffer(self, window_id: str | None, window: SimpleWindow) -> WindowBuffer:
         """An empty buffer that forms windows by the profile's rules."""
@@ -63,3 +58,13 @@ class OrderingPolicy(Protocol):
     def emits_at_end(self, result: WindowResult) -> bool:
         """Is a window emitted if the log ends here, under ``end_of_log: hold`` (A12, I17)?"""
         return all(result.end_us < self.bound(name) for name in self.compiled.sources)
+
+    # -- steps under ``end_of_log: hold`` -----------------------------------------------------------------------------
+
+    def released(self) -> int:
+        """Whatever comes, a window of steps that ends before this instant (microseconds) is emitted if the log ends."""
+        raise NotImplementedError
+
+    def settled(self, end_us: int, group: Mapping[str, Hashable]) -> bool:
+        """Is a window of steps emitted if the log ends here? ``group``: its keys that are columns, in lower case."""
+        raise NotImplementedError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -59,13 +59,21 @@ class WindowResult(NamedTuple):
     values: tuple[Any, ...]
 
 
+Settled: TypeAlias = Callable[[int, Mapping[str, Hashable]], bool]
+"""Is a window emitted that ends at an instant (microseconds), of a group: its keys that are columns, in lower case?"""
+
+
 class Slice(NamedTuple):
     """What the outputs of steps at ``[low, high)`` (microseconds) are computed from: by input the rows that they may
-    depend on, with the columns of :class:`~pipelines.live.state.rows.Counted`."""
+    depend on, with the columns of :class:`~pipelines.live.state.rows.Counted`.
+
+    ``settled`` is set where ``end_of_log: hold`` leaves windows out that were open when the log ended.
+    """
 
     low: int
     high: int
     rows: dict[str, pa.Table]
+    settled: Settled | None = None
 
 
 @dataclass(slots=True)

@@ -102,10 +102,10 @@ class _Computed:
             case Analysed(source, functions):
                 found = analysed(self.relation(source, inner), functions, evaluate)
             case Windowed(source):
-                found = windowed(self.relation(source, inner), rows, *wanted, evaluate)
+                found = windowed(self.relation(source, inner), rows, *wanted, self.given.settled, evaluate)
             case Joined(left, right):
                 sides = self.relation(left.rows, inner), self.relation(right.rows, inner)
-                found = joined(*sides, rows, evaluate)
+                found = joined(*sides, rows, self.given.settled, evaluate)
             case Referenced(side):
                 found = self._referenced(self.relation(side.rows, inner), rows)
             case United(branches):

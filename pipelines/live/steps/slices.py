@@ -60,7 +60,7 @@ class SlicedRows:
         """Give the outputs that are complete now, and remove the rows that no later one needs."""
         high = min(policy.bound(name) - reach.ahead_us for name, reach in self.reaches.items())
         if self.compiled.job.end_of_log == "hold":
-            high = min(high, policy.released(ends_here=False))
+            high = min(high, policy.released())
         if high <= self.low:
             return
         output.slice = self._slice(high)
@@ -72,8 +72,10 @@ class SlicedRows:
 
     def finish(self, policy: OrderingPolicy, output: Output) -> None:
         """Give what the end of the log makes complete."""
-        flush = self.compiled.job.end_of_log == "flush"
-        output.provisional_slice = self._slice(FOREVER if flush else policy.released(ends_here=True))
+        rest = self._slice(FOREVER)
+        if rest is not None and self.compiled.job.end_of_log == "hold":
+            rest = rest._replace(settled=policy.settled)
+        output.provisional_slice = rest
 
     def _slice(self, high: int) -> Slice | None:
         rows = {}

@@ -12,8 +12,9 @@ import pyarrow as pa
 from pipelines.core.expressions import quoted_path
 from pipelines.core.model import AnyOf, Grid, Session, SimpleWindow, Window
 from pipelines.core.steps import Windowed
-from pipelines.core.values import order_key
+from pipelines.core.values import grouping_key, order_key
 from pipelines.live.state.columns import Numbers, numbered
+from pipelines.live.state.output import Settled
 from pipelines.live.state.rows import Row
 from pipelines.live.steps.aggregates import Aggregator, expressions_of
 from pipelines.live.steps.expressions import Expressions
@@ -31,8 +32,10 @@ class _Groups:
     values: Sequence[tuple[object, ...]]
 
 
-def windowed(rows: Relation, step: Windowed, first: int, until: int, evaluate: Expressions) -> Relation:
-    """The windows that end in ``[first, until)``."""
+def windowed(
+    rows: Relation, step: Windowed, first: int, until: int, settled: Settled | None, evaluate: Expressions
+) -> Relation:
+    """The windows that end in ``[first, until)``, without those that ``settled`` leaves out."""
     keys = [*step.partition_by, *(one.expression for one in step.keys)]
     chains = [quoted_path(name) for _, one in _members(step.window) for name in _chain(one)]
     found = evaluate(rows.named, [*keys, *chains, *(text for one in step.aggregates for text in expressions_of(one))])
@@ -63,7 +66,18 @@ def windowed(rows: Relation, step: Windowed, first: int, until: int, evaluate: E
         "window_id": column_of([window_id for _, _, window_id in spans], pa.string()),
     }
     kind = ("window", *(str(found[text].type) for text in keys))
-    return Relation.sorted(times, orders, columns, origin, kind)
+    found_windows = Relation.sorted(times, orders, columns, origin, kind)
+    return found_windows if settled is None else found_windows.take(_settled(found_windows, step, settled))
+
+
+def _settled(windows: Relation, step: Windowed, settled: Settled) -> list[int]:
+    """The places of windows that were not open when the log ended."""
+    names = [one.expression.strip("`").lower() for one in step.keys]
+    keys = zip(*(windows.columns[one.name].to_pylist() for one in step.keys), strict=True)
+    groups = [dict(zip(names, map(grouping_key, key), strict=True)) for key in keys] or [{}] * len(windows)
+    return [
+        place for place, (end_us, group) in enumerate(zip(windows.times, groups, strict=True)) if settled(end_us, group)
+    ]
 
 
 def _members(window: Window) -> tuple[tuple[str | None, SimpleWindow], ...]:
