@@ -14,12 +14,12 @@ from pipelines.core.steps import Analytic
 from pipelines.core.time import ORIGIN_0001_US
 from pipelines.live.state.columns import numbered
 from pipelines.live.steps.aggregates import Aggregator, expressions_of
-from pipelines.live.steps.expressions import Expressions
+from pipelines.live.steps.expressions import Evaluate
 from pipelines.live.steps.relation import Columns, Relation, column_of, taken
 from pipelines.live.steps.row_by_row import where_true
 
 
-def analysed(rows: Relation, functions: Sequence[Analytic], evaluate: Expressions) -> Relation:
+def analysed(rows: Relation, functions: Sequence[Analytic], evaluate: Evaluate) -> Relation:
     """Every row with the functions' values over all rows of the relation (Q41)."""
     found = evaluate(rows.named, [text for one in functions for text in _texts(one)])
     defaults = _defaults(rows, functions, found, evaluate)
@@ -32,7 +32,7 @@ def _texts(one: Analytic) -> list[str]:
     return [*own, *one.partition_by, *([] if one.aggregate is None else expressions_of(one.aggregate))]
 
 
-def _defaults(rows: Relation, functions: Sequence[Analytic], found: Columns, evaluate: Expressions) -> Columns:
+def _defaults(rows: Relation, functions: Sequence[Analytic], found: Columns, evaluate: Evaluate) -> Columns:
     """The default of each function that has one, on the row itself and of the argument's type (Q69)."""
     texts = {
         one.name: f"CAST(({one.default}) AS {from_arrow_type(found[one.argument].type).simpleString()})"

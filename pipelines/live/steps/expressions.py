@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -15,12 +16,15 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pipelines.core.errors import DataRefused, JobFileError
 from pipelines.live.steps.relation import Columns
 
-_NAME = re.compile(r"`((?:[^`]|``)+)`|([A-Za-z_][A-Za-z0-9_]*)")
+Evaluate = Callable[[Columns, Iterable[str]], dict[str, pa.ChunkedArray]]
+"""Columns and SQL texts in, the value of each text for each row out."""
+_NAME = re.compile(r"`(?:[^`]|``)+`|[A-Za-z_][A-Za-z0-9_]*")
+_PATH = re.compile(rf"(?:{_NAME.pattern})(?:\.(?:{_NAME.pattern}))*")
 _ROW = "__row"
 
 
 class Expressions:
-    """Calls like a function: columns and SQL texts in, the value of each text for each row out.
+    """An :data:`Evaluate` that asks Spark for all that is more than a column or a field.
 
     ``ansi``: under ANSI rules, where a value that cannot be computed stops the run (Q37).
     """
@@ -38,7 +42,7 @@ class Expressions:
         """Raises :class:`JobFileError` for a text that Spark refuses, :class:`DataRefused` for a value that it cannot
         compute."""
         wanted = list(dict.fromkeys(texts))
-        plain = {text: column for text in wanted if (column := _plain(columns, text)) is not None}
+        plain = {text: column for text in wanted if (column := plain(columns, text)) is not None}
         others = [text for text in wanted if text not in plain]
         return {**plain, **self._computed(columns, others)} if others else plain
 
@@ -60,13 +64,21 @@ class Expressions:
         return {text: found[f"v{index}"] for index, text in enumerate(texts)}
 
 
-def _plain(columns: Columns, text: str) -> pa.ChunkedArray | None:
-    """The column that the text names and nothing more, in any case."""
-    match = _NAME.fullmatch(text.strip())
-    if match is None:
-        return None
-    name = (match[2] or match[1].replace("``", "`")).lower()
-    return next((column for own, column in columns.items() if own.lower() == name), None)
+def plain(columns: Columns, text: str) -> pa.ChunkedArray | None:
+    """The column, or the field of a struct, that the text names and nothing more, in any case; None if it is more."""
+    names = _NAME.findall(text) if _PATH.fullmatch(text.strip()) else []
+    found: pa.ChunkedArray | None = None
+    for name in names:
+        wanted = (name[1:-1].replace("``", "`") if name.startswith("`") else name).lower()
+        if found is None:
+            found = next((column for own, column in columns.items() if own.lower() == wanted), None)
+        else:
+            kind = found.type if pa.types.is_struct(found.type) else pa.struct([])
+            field = next((index for index, one in enumerate(kind) if one.name.lower() == wanted), None)
+            found = None if field is None else pc.struct_field(found, field)
+        if found is None:
+            return None
+    return found
 
 
 def _collected(frame: DataFrame) -> pa.Table:

@@ -14,7 +14,7 @@ from pipelines.core.steps import Joined, Referenced
 from pipelines.core.time import format_instant
 from pipelines.core.values import grouping_key
 from pipelines.live.state.output import Settled
-from pipelines.live.steps.expressions import Expressions
+from pipelines.live.steps.expressions import Evaluate
 from pipelines.live.steps.relation import Columns, Order, Relation, then_by
 from pipelines.live.steps.row_by_row import where_true
 
@@ -22,7 +22,7 @@ Pair = tuple[int, int | None]
 """The places of a left row and of a right row; None: without a partner."""
 
 
-def joined(left: Relation, right: Relation, step: Joined, settled: Settled | None, evaluate: Expressions) -> Relation:
+def joined(left: Relation, right: Relation, step: Joined, settled: Settled | None, evaluate: Evaluate) -> Relation:
     """The pairs that fulfil the whole condition, each at the time of its later row.
 
     A left row without a partner stays, at the time when one last could come (Q11, Q13), unless ``settled`` leaves it
@@ -57,7 +57,7 @@ def referenced(
     step: Referenced,
     snapshots: Sequence[int],
     looked_up_at: Sequence[int],
-    evaluate: Expressions,
+    evaluate: Evaluate,
 ) -> Relation:
     """A row for each row of reference data that matches, at the time of the stream's row (Q79, Q80).
 
@@ -82,7 +82,7 @@ def referenced(
     return replace(found, orders=orders, columns=_of_pairs(pairs, structs))
 
 
-def _keys(rows: Relation, texts: Sequence[str], evaluate: Expressions) -> list[Hashable | None]:
+def _keys(rows: Relation, texts: Sequence[str], evaluate: Evaluate) -> list[Hashable | None]:
     """The key of each row; None for one that equals nothing because a part is null."""
     found = evaluate(rows.named, texts)
     parts = [found[text].to_pylist() for text in texts]
@@ -95,7 +95,7 @@ def _completed(
     count: int,
     structs: Mapping[str, pa.Array],
     step: Joined | Referenced,
-    evaluate: Expressions,
+    evaluate: Evaluate,
 ) -> list[Pair]:
     """The pairs that fulfil the condition and, of a LEFT join, the other left rows; in the order of left rows."""
     pairs = list(near)
@@ -132,6 +132,6 @@ def _pair_order(left: Relation, right: Relation, one: int, other: int | None) ->
 def _before_first(name: str, at_us: int, snapshots: Sequence[int]) -> DataRefused:
     first = f"the first one is of {format_instant(snapshots[0])}" if snapshots else "there is none"
     return DataRefused(
-        f"the reference data '{name}' has no snapshot for a row of {format_instant(at_us)}: {first}",
-        hint="load an earlier one with 'tailrace ingest JOB --reference NAME FILE...'",
+        f"reference '{name}' has no snapshot for a row of {format_instant(at_us)}: {first}",
+        hint="ingest an earlier snapshot, or begin the range later",
     )

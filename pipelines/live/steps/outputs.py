@@ -33,7 +33,7 @@ from pipelines.live.state.columns import whole
 from pipelines.live.state.output import Slice
 from pipelines.live.state.rows import NEVER
 from pipelines.live.steps.analytic import analysed
-from pipelines.live.steps.expressions import Expressions
+from pipelines.live.steps.expressions import Evaluate
 from pipelines.live.steps.joins import joined, referenced
 from pipelines.live.steps.relation import EVENT, REFERENCE, Relation
 from pipelines.live.steps.row_by_row import applied, filtered, projected, united
@@ -44,7 +44,7 @@ Range = tuple[int, int]
 """``[first, until)`` in microseconds."""
 
 
-def outputs(job: Job, given: Slice, references: Mapping[str, pa.Table], evaluate: Expressions) -> dict[str, Relation]:
+def outputs(job: Job, given: Slice, references: Mapping[str, pa.Table], evaluate: Evaluate) -> dict[str, Relation]:
     """The rows of each output in ``[given.low, given.high)``.
 
     ``references``: the columns of each reference, and ``effective_from`` (null: always), in the order of its file.
@@ -75,7 +75,7 @@ class _Computed:
     steps: Steps
     given: Slice
     references: Mapping[str, pa.Table]
-    evaluate: Expressions
+    evaluate: Evaluate
     named: dict[str, Relation] = field(default_factory=dict)
 
     def compute_steps(self) -> None:

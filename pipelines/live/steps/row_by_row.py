@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 
 from pipelines.core.errors import JobFileError
 from pipelines.core.steps import Applied, Computed
-from pipelines.live.steps.expressions import Expressions
+from pipelines.live.steps.expressions import Evaluate
 from pipelines.live.steps.relation import EVENT, Columns, Relation, column_of, then_by
 
 
-def filtered(rows: Relation, condition: str, evaluate: Expressions) -> Relation:
+def filtered(rows: Relation, condition: str, evaluate: Evaluate) -> Relation:
     """The rows for which ``condition`` is true (Q31)."""
     return rows.take(where_true(condition, evaluate(rows.named, [condition])))
 
@@ -28,13 +28,13 @@ def where_true(condition: str, found: Columns) -> list[int]:
     return [place for place, value in enumerate(values.to_pylist()) if value is True]
 
 
-def projected(rows: Relation, columns: Sequence[Computed], evaluate: Expressions) -> Relation:
+def projected(rows: Relation, columns: Sequence[Computed], evaluate: Evaluate) -> Relation:
     """One row for each row, at its time (Q20)."""
     found = evaluate(rows.named, [one.expression for one in columns])
     return replace(rows, columns={one.name: found[one.expression] for one in columns})
 
 
-def applied(rows: Relation, step: Applied, evaluate: Expressions) -> Relation:
+def applied(rows: Relation, step: Applied, evaluate: Evaluate) -> Relation:
     """A row for each element or property, at the time of its row, in their order (Q44)."""
     argument = evaluate(rows.named, [step.argument])[step.argument]
     if step.of == "array":

@@ -17,7 +17,7 @@ from pipelines.live.state.columns import Numbers, numbered
 from pipelines.live.state.output import Settled
 from pipelines.live.state.rows import Row
 from pipelines.live.steps.aggregates import Aggregator, expressions_of
-from pipelines.live.steps.expressions import Expressions
+from pipelines.live.steps.expressions import Evaluate
 from pipelines.live.steps.relation import Columns, Order, Relation, column_of, instants
 from pipelines.live.windows.buffers import Formed, by_group
 from pipelines.live.windows.by_column import WindowsByColumn, windows_on_grid
@@ -33,7 +33,7 @@ class _Groups:
 
 
 def windowed(
-    rows: Relation, step: Windowed, first: int, until: int, settled: Settled | None, evaluate: Expressions
+    rows: Relation, step: Windowed, first: int, until: int, settled: Settled | None, evaluate: Evaluate
 ) -> Relation:
     """The windows that end in ``[first, until)``, without those that ``settled`` leaves out."""
     keys = [*step.partition_by, *(one.expression for one in step.keys)]
