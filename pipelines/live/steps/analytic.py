@@ -34,11 +34,12 @@ def _texts(one: Analytic) -> list[str]:
 
 def _defaults(rows: Relation, functions: Sequence[Analytic], found: Columns, evaluate: Evaluate) -> Columns:
     """The default of each function that has one, on the row itself and of the argument's type (Q69)."""
-    texts = {
-        one.name: f"CAST(({one.default}) AS {from_arrow_type(found[one.argument].type).simpleString()})"
-        for one in functions
-        if one.default is not None and one.argument is not None
-    }
+    texts = {one.name: one.default for one in functions if one.default is not None}
+    values = evaluate(rows.named, texts.values())
+    for one in functions:
+        wanted = None if one.argument is None else found[one.argument].type
+        if one.name in texts and wanted is not None and values[texts[one.name]].type != wanted:
+            texts[one.name] = f"CAST(({one.default}) AS {from_arrow_type(wanted).simpleString()})"
     values = evaluate(rows.named, texts.values())
     return {name: values[text] for name, text in texts.items()}
 
@@ -58,7 +59,7 @@ def _values(one: Analytic, times: Sequence[int], found: Columns, defaults: Colum
     if one.name not in defaults:
         return taken({one.name: found[one.argument]}, looked_up)[one.name]
     # the defaults come after the values
-    both = [*found[one.argument].chunks, *(chunk.cast(found[one.argument].type) for chunk in defaults[one.name].chunks)]
+    both = [*found[one.argument].chunks, *defaults[one.name].chunks]
     places = [len(times) + row if place is None else place for row, place in enumerate(looked_up)]
     return pa.chunked_array(both, found[one.argument].type).take(pa.array(places, pa.int64()))
 
