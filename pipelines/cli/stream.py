@@ -19,7 +19,7 @@ ANEW = Annotated[bool, typer.Option("--anew", help="Begin again at the start of 
 
 
 def stream(job: JOB, until_caught_up: UNTIL_CAUGHT_UP = False, anew: ANEW = False) -> None:
-    """Run the job live over its arrival logs, from where it stopped, into stream_windows."""
+    """Run the job live over its arrival logs, from where it stopped, into stream_windows or stream_outputs."""
     from pipelines.live.run import stream as run
 
     found = find_job(job)
@@ -33,5 +33,6 @@ def stream(job: JOB, until_caught_up: UNTIL_CAUGHT_UP = False, anew: ANEW = Fals
 def _lines(summary: StreamSummary) -> Iterator[str]:
     took_us = summary.finished_us - summary.started_us
     yield from run_lines(summary.job, summary.run_id, took_us, summary.counts_by_verdict, summary.counts_by_reason)
-    yield f"  wrote {summary.windows} final window(s) to stream_windows/{summary.job}"
-    yield f"  and {summary.provisional_windows} provisional ones, because the log ends inside their windows"
+    for table, rows in summary.rows_written.items():
+        yield f"  wrote {rows} final row(s) to {table}"
+        yield f"  and {summary.provisional_rows.get(table, 0)} provisional ones, which the next arrivals may change"

@@ -32,9 +32,9 @@ def aggregate(one: Aggregate, values: Sequence[Any]) -> Any:
     if function == "count" and one.argument is None:
         return len(values)
     if function == "first":
-        return values[0]
+        return values[0] if values else None
     if function == "last":
-        return values[-1]
+        return values[-1] if values else None
     present = [value for value in values if value is not None]
     if function == "count":
         return len({grouping_key(value) for value in present}) if one.distinct else len(present)
@@ -128,7 +128,9 @@ def _deviation(one: Aggregate, values: list[Any]) -> float | None:
 
 def _sorted_doubles(one: Aggregate, values: list[Any]) -> list[float]:
     _kind(one, values)
-    return sorted((float(value) for value in values), key=order_key)
+    # a percentile counts from the greatest value where it is ordered so (Q55)
+    descending = any(key.descending for key in one.order_by)
+    return sorted((float(value) for value in values), key=order_key, reverse=descending)
 
 
 def _percentile_cont(one: Aggregate, values: list[Any]) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -11,12 +12,13 @@ from pipelines.core.errors import TailraceError
 from pipelines.core.model import Job, Profile
 from pipelines.live.atlas import AtlasPolicy
 from pipelines.live.ordering import OrderingPolicy
-from pipelines.live.query import Query
+from pipelines.live.query import WindowQuery
 from pipelines.live.state.arrivals import LogOutOfOrder, Partitions
 from pipelines.live.state.compiled_job import CompiledJob
 from pipelines.live.state.messages import Message, PendingCommits
-from pipelines.live.state.output import Output, WindowResult
-from pipelines.live.state.rows import FOREVER, Counted
+from pipelines.live.state.output import Output
+from pipelines.live.state.rows import Counted
+from pipelines.live.steps.slices import SlicedRows
 from pipelines.live.stream_analytics.ordering import StreamAnalyticsPolicy
 from pipelines.live.stream_insight import StreamInsightPolicy
 
@@ -27,22 +29,32 @@ POLICIES: dict[Profile, Callable[[CompiledJob, Partitions], OrderingPolicy]] = {
 }
 
 
+class LiveQuery(Protocol):
+    """What happens to the rows that count, and its state."""
+
+    def add(self, name: str, counted: Counted) -> None:
+        """Take rows of one input that count."""
+
+    def emit(self, policy: OrderingPolicy, output: Output) -> None:
+        """Add what is final now to the output, once."""
+
+    def finish(self, policy: OrderingPolicy, output: Output) -> None:
+        """Add what the end of the log gives, as provisional. The query cannot go on after it."""
+
+
 @dataclass(slots=True)
 class LiveEngine:
     """The state of one job.
 
-    A batch goes down through it: messages make whole commits, the ordering policy decides which rows count, the query
-    puts those into windows, and windows that are final are emitted.
-
-    ``unreleased`` are windows that are final, but that ``end_of_log: hold`` does not emit yet. ``end_given``: what the
-    end of the log gives was given, and nothing has come since. ``failed`` is an error after which nothing goes on.
+    A batch goes down through it: messages make whole commits, the ordering policy decides which rows count, and the
+    query makes results of those. ``end_given``: what the end of the log gives was given, and nothing has come since.
+    ``failed`` is an error after which nothing goes on.
     """
 
     compiled: CompiledJob
     policy: OrderingPolicy
-    query: Query
+    query: LiveQuery
     pending: PendingCommits = field(default_factory=PendingCommits)
-    unreleased: list[WindowResult] = field(default_factory=list)
     end_given: bool = False
     failed: TailraceError | LogOutOfOrder | None = None
 
@@ -51,7 +63,8 @@ class LiveEngine:
         """Nothing has come yet."""
         compiled = CompiledJob(job)
         policy = POLICIES[job.profile](compiled, Partitions(compiled))
-        return cls(compiled, policy, Query.new(compiled, [policy.buffer(*one) for one in compiled.windows]))
+        query = WindowQuery.new(compiled, policy) if job.steps is None else SlicedRows.new(compiled)
+        return cls(compiled, policy, query)
 
     def step(self, messages: Sequence[Message]) -> Output:
         """Take the messages of a batch and give all that is final. After an error there is nothing but that error."""
@@ -67,7 +80,7 @@ class LiveEngine:
                 verdicts.append(self._count(*self.policy.decide(commit)))
             if verdicts:
                 output.decide(verdicts)
-                output.windows = self._close()
+                self.query.emit(self.policy, output)
                 self.end_given = False
         except (TailraceError, LogOutOfOrder) as error:
             output.error = self.failed = error
@@ -81,12 +94,9 @@ class LiveEngine:
     def finish(self, output: Output) -> None:
         """Add what the end of the log gives, as provisional rows. The engine cannot go on after it: save it before."""
         output.at_end = output.advanced = True
-        flush = self.compiled.job.end_of_log == "flush"
         try:
             output.provisional_verdicts = self._count(*self.policy.decide_rest())
-            output.provisional_windows = self._close()
-            rest = [*self.unreleased, *self.query.close(dict.fromkeys(self.compiled.sources, FOREVER))]
-            output.provisional_windows += [one for one in rest if flush or self.policy.emits_at_end(one)]
+            self.query.finish(self.policy, output)
         except (TailraceError, LogOutOfOrder) as error:
             output.error = error
 
@@ -95,12 +105,3 @@ class LiveEngine:
         for name, rows in counted.items():
             self.query.add(name, rows)
         return verdicts
-
-    def _close(self) -> list[WindowResult]:
-        """The windows that are final now and may be emitted."""
-        final = self.unreleased + self.query.close({name: self.policy.bound(name) for name in self.compiled.sources})
-        emitted: list[WindowResult] = []
-        self.unreleased = []
-        for one in final:
-            (emitted if self.policy.emits(one) else self.unreleased).append(one)
-        return emitted

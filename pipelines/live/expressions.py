@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pipelines.core.errors import UsageError
+from pipelines.core.expressions import quoted
 from pipelines.core.model import Input, Job, Session
 from pipelines.job.expressions import instant_sql
 from pipelines.live.state.compiled_job import CompiledJob
@@ -13,14 +14,17 @@ def readings(compiled: CompiledJob, part: Input) -> dict[str, str]:
 
     ``time`` and ``end`` are BIGINT microseconds; ``passes`` is whether ``where`` keeps the row (G2). ``o0`` and so on
     are the columns in ``over``, ``m`` those in ``match_on``, ``j`` those that a join compares (S14), ``v`` the values
-    of a row (:attr:`CompiledJob.texts`).
+    of a row (:attr:`CompiledJob.texts`, of steps the input's columns).
     """
-    query, times = compiled.job.window_query, {"time": part.timestamp_by, "end": part.end_by}
+    times = {"time": part.timestamp_by, "end": part.end_by}
     read = {name: f"unix_micros({instant(text, part)})" for name, text in times.items() if text is not None}
     if part.edge_by is not None:
         read["edge"] = f"CAST({part.edge_by} AS STRING)"
     lists = {"o": part.over, "m": part.match_on}
-    if compiled.reads(part.name):
+    if compiled.job.steps is not None:
+        lists["v"] = tuple(quoted(column.name) for column in part.columns) if compiled.reads(part.name) else ()
+    elif compiled.reads(part.name):
+        query = compiled.job.window_query
         lists |= {"j": query.join.on if query.join is not None else (), "v": compiled.texts}
         if query.join is None and query.where is not None:
             read["passes"] = f"coalesce(CAST(({query.where}) AS BOOLEAN), false)"
@@ -38,6 +42,14 @@ def instant(text: str, part: Input) -> str:
 def refuse(job: Job) -> None:
     """:class:`UsageError` for what the live run cannot do; docs/live.md lists it."""
     compiled = CompiledJob(job)
+    if job.steps is not None:
+        if job.profile != "stream_analytics":
+            raise UsageError(
+                f"the live run computes steps for profile stream_analytics, not for {job.profile}",
+                key="query",
+                hint="replay the job",
+            )
+        return
     if job.window_query.join is not None:
         _ = compiled.sides
     _ = compiled.decision_ranks

@@ -9,8 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipelines.core.expressions import Evaluate, read
+from pipelines.core.expressions import Evaluate, as_declared, read
 from pipelines.core.model import Arrival, Column, Input
+from pipelines.lakehouse.schema import arrow_type
 from pipelines.live.expressions import instant, readings
 from pipelines.live.state.compiled_job import CompiledJob
 from pipelines.live.state.messages import ANNOUNCEMENT, ROWS, Message, first_punctuation_us, pack, unpack
@@ -60,11 +61,16 @@ def _table(compiled: CompiledJob, part: Input, arrivals: Sequence[Arrival], eval
     found = iter(read(*_with_sides(compiled, part, events), list(texts.values()), evaluate))
     nothing = dict.fromkeys(texts.values())
     values = [nothing if one.punctuation_us is not None else next(found) for one in arrivals]
-    columns: dict[str, list[Any]] = {name: [row[text] for row in values] for name, text in texts.items()}
+    columns: dict[str, Any] = {name: [row[text] for row in values] for name, text in texts.items()}
     if "passes" in columns:
         columns["passes"] = [value is True for value in columns["passes"]]
     if "edge" in columns:
         columns["edge"] = [None if value is None else str(value) for value in columns["edge"]]
+    if compiled.job.steps is not None and compiled.reads(part.name):
+        # steps take columns as they are, of whatever type
+        for index, column in enumerate(part.columns):
+            payload = [as_declared(column, one.payload.get(column.name)) for one in arrivals]
+            columns[f"v{index}"] = pa.array(payload, arrow_type(column.type))
     own = {
         "partition": pa.array([one.input_partition for one in arrivals], pa.int32()),
         "sequence": pa.array([one.sequence for one in arrivals], pa.int64()),
@@ -78,7 +84,7 @@ def _with_sides(
     compiled: CompiledJob, part: Input, payloads: Sequence[Mapping[str, object]]
 ) -> tuple[tuple[Column, ...], Sequence[Mapping[str, object]]]:
     """Columns and rows; for a join also ``input.column`` of both sides, of which the side that is not there is null."""
-    if compiled.job.window_query.join is None or not compiled.reads(part.name):
+    if not compiled.joins(part.name):
         return part.columns, payloads
     sides = {
         f"{one.name}.{column.name}": (column, one is part)
@@ -94,7 +100,9 @@ def _with_sides(
 
 def _texts(compiled: CompiledJob, part: Input) -> dict[str, str]:
     """:func:`readings`, with instants as the evaluator gives them and ``where`` as it is."""
-    texts = readings(compiled, part)
+    texts = {
+        name: text for name, text in readings(compiled, part).items() if compiled.job.steps is None or name[0] != "v"
+    }
     texts |= {n: instant(t, part) for n, t in (("time", part.timestamp_by), ("end", part.end_by)) if t is not None}
     if "passes" in texts and compiled.job.window_query.where is not None:
         texts["passes"] = compiled.job.window_query.where

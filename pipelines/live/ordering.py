@@ -7,7 +7,7 @@ timestamp, and for each input a bound on what may still come.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
@@ -58,3 +58,13 @@ class OrderingPolicy(Protocol):
     def emits_at_end(self, result: WindowResult) -> bool:
         """Is a window emitted if the log ends here, under ``end_of_log: hold`` (A12, I17)?"""
         return all(result.end_us < self.bound(name) for name in self.compiled.sources)
+
+    # -- steps under ``end_of_log: hold`` -----------------------------------------------------------------------------
+
+    def released(self) -> int:
+        """Whatever comes, a window of steps that ends before this instant (microseconds) is emitted if the log ends."""
+        raise NotImplementedError
+
+    def settled(self, end_us: int, group: Mapping[str, Hashable]) -> bool:
+        """Is a window of steps emitted if the log ends here? ``group``: its keys that are columns, in lower case."""
+        raise NotImplementedError

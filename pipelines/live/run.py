@@ -19,7 +19,7 @@ from pipelines.lakehouse.layout import arrivals_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.live.expressions import refuse
 from pipelines.live.spark.announcements import Announcement, announce, checkpoint_uri
-from pipelines.live.spark.sink import stream_verdicts_table, stream_windows_table
+from pipelines.live.spark.sink import stream_verdicts_table
 from pipelines.live.state.arrivals import LogOutOfOrder
 from pipelines.live.state.output import RunCounts
 
@@ -34,15 +34,16 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class StreamSummary:
-    """One run of the live stream; counts are of this run. ``provisional_windows`` stand until more arrives."""
+    """One run of the live stream; counts are of this run, rows by table. ``provisional_rows`` stand until more
+    arrives."""
 
     job: str
     run_id: str
     generation: int
     counts_by_verdict: dict[str, int]
     counts_by_reason: dict[str, int]
-    windows: int
-    provisional_windows: int
+    rows_written: dict[str, int]
+    provisional_rows: dict[str, int]
     batches: int
     versions_read: dict[str, int]
     started_us: int
@@ -67,7 +68,8 @@ def stream(
     spark: SparkSession | None = None,
     progress: Progress | None = None,
 ) -> StreamSummary:
-    """Run the live stream of ``job`` from where it stopped, into ``stream_windows`` and ``stream_verdicts``.
+    """Run the live stream of ``job`` from where it stopped, into ``stream_windows`` (of steps ``stream_outputs``) and
+    ``stream_verdicts``.
 
     ``until_caught_up``: up to what the logs hold now, then what the end of the log gives, as provisional rows; else
     until the process is interrupted. ``from_start`` begins again at the start of the logs. Neither
@@ -128,10 +130,12 @@ class _Run:
             generation=self.announced.generation,
             counts_by_verdict=dict(sorted(counts.verdicts.items())),
             counts_by_reason={name: counts.reasons[name] for name in REASONS if counts.reasons[name]},
-            windows=counts.windows,
-            provisional_windows=counts.provisional_windows,
+            rows_written=dict(counts.rows),
+            provisional_rows=dict(counts.provisional_rows),
             batches=counts.batches,
-            versions_read={arrivals_table(name): version for name, version in self.announced.versions.items()},
+            versions_read={
+                arrivals_table(self.job.input(name).log): version for name, version in self.announced.versions.items()
+            },
             started_us=self.started_us,
             finished_us=finished_us,
         )
@@ -146,14 +150,14 @@ class _Run:
             "process": runs.this_process(),
         }
         if status != runs.RUNNING:
-            windows, verdicts = stream_windows_table(self.job), stream_verdicts_table(self.job)
-            tables = {name: self.lakehouse.open(name) for name in (windows, verdicts)}
+            names = (*counts.rows, stream_verdicts_table(self.job))
+            tables = {name: self.lakehouse.open(name) for name in names}
             row |= {
                 "error": _sentence(error),
                 "finished_at": to_datetime(finished_us),
                 "counts_by_verdict": summary.counts_by_verdict,
                 "counts_by_reason": summary.counts_by_reason,
-                "rows_written": {windows: counts.windows + counts.provisional_windows},
+                "rows_written": {name: counts.rows[name] + counts.provisional_rows[name] for name in counts.rows},
                 "versions_written": {name: table.version() for name, table in tables.items() if table is not None},
             }
         runs.record(self.lakehouse, row)
@@ -209,7 +213,7 @@ class _Run:
         return None
 
     def _has_grown(self) -> bool:
-        tables = {part.name: self.lakehouse.open(arrivals_table(part.name)) for part in self.job.inputs}
+        tables = {part.name: self.lakehouse.open(arrivals_table(part.log)) for part in self.job.inputs}
         versions = self.announced.versions
         return any(table is not None and table.version() > versions[name] for name, table in tables.items())
 

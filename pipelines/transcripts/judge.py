@@ -41,10 +41,7 @@ class Outcome:
 
     @classmethod
     def of(
-        cls,
-        fates: Iterable[Fate],
-        windows: Iterable[WindowRow],
-        outputs: Mapping[str, tuple[Row, ...]] | None = None,
+        cls, fates: Iterable[Fate], windows: Iterable[WindowRow], outputs: Mapping[str, tuple[Row, ...]] | None = None
     ) -> Outcome:
         """From the rows of an engine that gives them as the core's."""
         return cls(tuple(map(_verdict, fates)), tuple(map(_window, windows)), outputs or {})

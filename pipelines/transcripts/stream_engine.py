@@ -13,12 +13,13 @@ from deltalake import write_deltalake
 
 from pipelines.core.errors import DataRefused, TailraceError
 from pipelines.core.model import Job, WindowRow
+from pipelines.lakehouse.arrival_rows import row_values
 from pipelines.live.expressions import refuse
 from pipelines.live.local_log import messages
 from pipelines.live.state.compiled_job import CompiledJob
 from pipelines.live.state.messages import Message
-from pipelines.live.state.output import Output, fates_of
-from pipelines.transcripts.judge import Outcome
+from pipelines.live.state.output import Output, Slice, fates_of
+from pipelines.transcripts.judge import Outcome, Row
 from pipelines.transcripts.read import Case
 
 if TYPE_CHECKING:
@@ -60,35 +61,28 @@ def run_stream(cases: Sequence[Case], session: SparkSession | None = None) -> li
     if packed:
         # a case may expect any verdict
         jobs = {key: replace(job, keep_verdicts="all") for key in packed if (job := cases[int(key)].job) is not None}
-        found = run_messages(session or the_session("tailrace-verify", short=True), jobs, packed)
-        for key, output in found.items():
-            outcomes[int(key)] = _outcome(cases[int(key)], output)
+        spark = session or the_session("tailrace-verify", short=True)
+        for key, batches in run_messages(spark, jobs, packed).items():
+            outcomes[int(key)] = _outcome(cases[int(key)], batches, spark)
     return [outcomes[number] for number in range(len(cases))]
 
 
 def run_messages(
     spark: SparkSession, jobs: Mapping[str, Job], packed: Mapping[str, Sequence[Sequence[Message]]]
-) -> dict[str, Output]:
-    """Run the live operator over each job's commits of messages.
+) -> dict[str, list[Output]]:
+    """Run the live operator over each job's commits of messages; gives the output of each batch.
 
     The last commit, an announcement, is delivered before the one before it, so that some rows come before they are
-    announced and some after. Provisional results of the last batch are part of the output.
+    announced and some after.
     """
     from pipelines.live.spark.query import live_session, operated, outputs_of
     from pipelines.live.spark.source import log_stream
 
-    total = {key: Output() for key in jobs}
+    given: dict[str, list[Output]] = {key: [] for key in jobs}
 
     def collect(frame: DataFrame, _: int) -> None:
         for key, output in outputs_of(frame).items():
-            whole = total[key]
-            whole.verdicts = pa.concat_tables([whole.verdicts, output.verdicts])
-            whole.windows += output.windows
-            if output.advanced:
-                whole.provisional_verdicts = output.provisional_verdicts
-                whole.provisional_windows = output.provisional_windows
-            whole.at_end = output.at_end or (whole.at_end and not output.advanced)
-            whole.error = whole.error or output.error
+            given[key].append(output)
 
     with tempfile.TemporaryDirectory(prefix="tailrace-verify-") as folder:
         table, checkpoint = str(Path(folder) / "messages"), str(Path(folder) / "checkpoint")
@@ -98,7 +92,7 @@ def run_messages(
         stream = operated(log_stream(live, table, files_per_trigger=1), dict(jobs)).writeStream.outputMode("append")
         query = stream.option("checkpointLocation", checkpoint).foreachBatch(collect).trigger(availableNow=True).start()
         query.awaitTermination()
-    return total
+    return given
 
 
 def _commits(packed: Mapping[str, Sequence[Sequence[Message]]]) -> list[pa.Table]:
@@ -116,20 +110,45 @@ def _commits(packed: Mapping[str, Sequence[Sequence[Message]]]) -> list[pa.Table
     return tables
 
 
-def _outcome(case: Case, output: Output) -> Outcome:
-    if isinstance(output.error, TailraceError):
-        return Outcome(error=output.error)
-    if output.error is not None:
-        return Outcome(error=DataRefused(f"the log is not in order: {output.error}"))
-    assert output.at_end, "the end of the log was not reached"
+def _outcome(case: Case, batches: Sequence[Output], spark: SparkSession) -> Outcome:
+    """What all batches gave; what the last one that brought something gave as provisional counts as given."""
+    for output in batches:
+        if isinstance(output.error, TailraceError):
+            return Outcome(error=output.error)
+        if output.error is not None:
+            return Outcome(error=DataRefused(f"the log is not in order: {output.error}"))
+    last = [output for output in batches if output.advanced][-1]
+    assert last.at_end, "the end of the log was not reached"
     assert case.job is not None
+    fates = fates_of(pa.concat_tables([*(output.verdicts for output in batches), last.provisional_verdicts]))
+    fates = [one for one in fates if one.arrival_time_us in case.output]
+    if case.job.steps is not None:
+        slices = [*(output.slice for output in batches), last.provisional_slice]
+        try:
+            return Outcome.of(fates, (), _output_rows(case, [one for one in slices if one is not None], spark))
+        except TailraceError as error:
+            return Outcome(error=error)
     names = CompiledJob(case.job).output_names
-    fates = fates_of(pa.concat_tables([output.verdicts, output.provisional_verdicts]))
-    return Outcome.of(
-        (one for one in fates if one.arrival_time_us in case.output),
-        (
-            WindowRow(one.start_us, one.end_us, one.window_id, dict(zip(names, one.values, strict=True)))
-            for one in (*output.windows, *output.provisional_windows)
-            if one.end_us in case.output
-        ),
+    windows = (
+        WindowRow(one.start_us, one.end_us, one.window_id, dict(zip(names, one.values, strict=True)))
+        for one in (*(one for output in batches for one in output.windows), *last.provisional_windows)
+        if one.end_us in case.output
     )
+    return Outcome.of(fates, windows)
+
+
+def _output_rows(case: Case, slices: Sequence[Slice], spark: SparkSession) -> dict[str, tuple[Row, ...]]:
+    """The rows of each output in the range of the case."""
+    from pipelines.live.steps.expressions import Expressions
+    from pipelines.live.steps.outputs import outputs, shown
+    from pipelines.live.steps.references import listed
+
+    assert case.job is not None
+    assert case.job.steps is not None
+    references, evaluate = listed(case.job, case.references), Expressions(spark, ansi=case.job.steps.ansi)
+    found: dict[str, list[Row]] = {one.name: [] for one in case.job.steps.outputs}
+    for one in slices:
+        for name, relation in outputs(case.job, one, references, evaluate).items():
+            inside = [place for place, time_us in enumerate(relation.times) if time_us in case.output]
+            found[name] += row_values(shown(relation.take(inside)))
+    return {name: tuple(rows) for name, rows in found.items()}

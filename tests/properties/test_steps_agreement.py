@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from pipelines.transcripts.run import reference_frames, tiny_programs
 from random_steps import Example, example, without
 
 from pipelines.batch.spark.expressions import SparkExpressions
 from pipelines.batch.spark.local_rows import local_frame, local_rows
 from pipelines.batch.steps.outputs import outputs
 from pipelines.reference.engine import run
+from pipelines.transcripts.engines import reference_frames, tiny_programs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -26,7 +26,7 @@ from pipelines.lakehouse.layout import arrivals_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.live.state.messages import first_punctuation_us
 
-STATE_FORMAT = 3
+STATE_FORMAT = 4
 """The format of the state in the checkpoints. Raise it whenever a pickled class changes."""
 _COLUMNS = pa.schema([("generation", pa.int32()), ("number", pa.int64()), ("body", pa.string())])
 
@@ -85,7 +85,7 @@ def announce(lakehouse: Lakehouse, job: Job, *, end_of_log: bool, from_start: bo
             f"the stream of {job.name} was begun under another version of the job file",
             hint="run 'tailrace stream' with --anew to begin again at the start of the log",
         )
-    tables = {part.name: _table(lakehouse, part.name) for part in job.inputs}
+    tables = {part.name: _table(lakehouse, part.log) for part in job.inputs}
     if before is not None and not from_start and before.state_format == STATE_FORMAT:
         following = _following(before, tables, end_of_log)
         known = {part.name: {*before.partitions[part.name], *range(part.partitions or 0)} for part in job.inputs}

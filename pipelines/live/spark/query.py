@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from pipelines.core.errors import TailraceError
 from pipelines.core.model import Job
 from pipelines.lakehouse.layout import arrivals_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.live.spark.announcements import Announcement, checkpoint_uri, control_uri
 from pipelines.live.spark.operator import INPUT_TYPE, OUTPUT_TYPE, LiveOperator
-from pipelines.live.spark.sink import LiveTable, stream_verdicts_table, stream_windows_table, table_schema
+from pipelines.live.spark.results import Fields, Results, StepResults, WindowResults
+from pipelines.live.spark.sink import LiveTable, stream_verdicts_table, table_schema
 from pipelines.live.spark.source import log_stream, messages_of
-from pipelines.live.spark.tables import verdict_columns, window_columns
+from pipelines.live.spark.tables import verdict_columns
+from pipelines.live.state.arrivals import LogOutOfOrder
 from pipelines.live.state.compiled_job import CompiledJob
 from pipelines.live.state.messages import ANNOUNCEMENT
-from pipelines.live.state.output import Output, RunCounts, WindowResult
+from pipelines.live.state.output import Output, RunCounts
 
 
 def live_session(spark: SparkSession, partitions: int = 1) -> SparkSession:
@@ -63,23 +65,23 @@ def live_query(
     """The job's query, ready to start. ``counts`` is updated by each batch, and has the error of a batch that fails."""
     compiled = CompiledJob(job)
     streams = {
-        part.name: log_stream(spark, lakehouse.uri(arrivals_table(part.name)), files_per_trigger) for part in job.inputs
+        part.name: log_stream(spark, lakehouse.uri(arrivals_table(part.log)), files_per_trigger) for part in job.inputs
     }
     application = f"tailrace/stream/{job.name}/{announced.stream_id}"
 
-    verdicts, windows = (
-        LiveTable(lakehouse, name, table_schema(columns, day), time, day, announced.generation, application)
-        for name, columns, time, day in (
-            (stream_verdicts_table(job), verdict_columns(), "arrival_time", "arrival_date"),
-            (stream_windows_table(job), window_columns(compiled, streams), "window_end", "output_date"),
-        )
-    )
+    def table(name: str, columns: Fields, time: str, day: str) -> LiveTable:
+        schema = table_schema(columns, day)
+        return LiveTable(lakehouse, name, schema, time, day, announced.generation, application)
+
+    results: Results = WindowResults(compiled, streams) if job.steps is None else StepResults(job, lakehouse, spark)
+    verdicts = table(stream_verdicts_table(job), verdict_columns(), "arrival_time", "arrival_date")
+    tables = {name: table(name, columns, results.time, "output_date") for name, columns in results.tables.items()}
     messages = _announcements(spark, job, lakehouse, announced)
     for part in job.inputs:
         messages = messages.unionByName(messages_of(compiled, part, streams[part.name]))
     writer = operated(messages, {job.name: job}).writeStream.outputMode("append")
     writer = writer.option("checkpointLocation", checkpoint_uri(lakehouse, job, announced.generation))
-    return writer.foreachBatch(_writer(job, verdicts, windows, counts)).queryName(f"tailrace {job.name}")
+    return writer.foreachBatch(_writer(job, verdicts, results, tables, counts)).queryName(f"tailrace {job.name}")
 
 
 def _announcements(spark: SparkSession, job: Job, lakehouse: Lakehouse, announced: Announcement) -> DataFrame:
@@ -90,21 +92,27 @@ def _announcements(spark: SparkSession, job: Job, lakehouse: Lakehouse, announce
     return rows.select(*(F.expr(value).cast(kinds[name]).alias(name) for name, value in values.items()))
 
 
-def _writer(job: Job, verdicts: LiveTable, windows: LiveTable, counts: RunCounts) -> Callable[[DataFrame, int], None]:
+def _writer(
+    job: Job, verdicts: LiveTable, results: Results, tables: Mapping[str, LiveTable], counts: RunCounts
+) -> Callable[[DataFrame, int], None]:
     def write(frame: DataFrame, batch: int) -> None:
         output = outputs_of(frame).get(job.name)
         if output is None:
             return
         if output.error is not None:
-            counts.error = output.error
             raise output.error
         verdicts.write(batch, output.verdicts.columns, output.provisional_verdicts.columns, advanced=output.advanced)
-        final, provisional = _columns(output.windows), _columns(output.provisional_windows)
-        windows.write(batch, final, provisional, advanced=output.advanced)
-        counts.add(output)
+        rows = results.rows(output)
+        for name, table in tables.items():
+            table.write(batch, *rows[name], advanced=output.advanced)
+        counts.add(output, rows)
 
-    return write
+    def write_or_note(frame: DataFrame, batch: int) -> None:
+        try:
+            write(frame, batch)
+        except (TailraceError, LogOutOfOrder) as error:
+            # Spark reports it as text alone
+            counts.error = error
+            raise
 
-
-def _columns(results: Sequence[WindowResult]) -> list[Sequence[Any]]:
-    return list(zip(*((*one[:3], *one.values) for one in results), strict=True))
+    return write_or_note

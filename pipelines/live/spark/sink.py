@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -19,9 +19,9 @@ from pipelines.core.model import Job
 from pipelines.core.time import format_instant, from_datetime
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import TIMESTAMP
+from pipelines.live.state.output import Values, count
 
 _MARK = "stream"
-Values: TypeAlias = Sequence[Any] | pa.Array | pa.ChunkedArray
 
 
 def stream_windows_table(job: Job) -> str:
@@ -32,6 +32,11 @@ def stream_windows_table(job: Job) -> str:
 def stream_verdicts_table(job: Job) -> str:
     """``stream_verdicts/<job>``"""
     return f"stream_verdicts/{job.name}"
+
+
+def stream_outputs_table(job: Job, output: str) -> str:
+    """``stream_outputs/<job>/<output>``"""
+    return f"stream_outputs/{job.name}/{output}"
 
 
 @dataclass(frozen=True)
@@ -63,14 +68,14 @@ class LiveTable:
         if last is not None and last.get("provisional_at"):
             emitted = max(emitted, int(last["provisional_at"]) + 1)
         old = None if last is None or stale else last.get("provisional_at")
-        if not stale and not old and not _count(final) and not _count(provisional):
+        if not stale and not old and not count(final) and not count(provisional):
             return
         data = pa.concat_tables([self._arrow(final, emitted), self._arrow(provisional, emitted + 1)])
         metadata = {
             "tailrace": _MARK,
             "generation": str(self.generation),
             "batch": str(batch),
-            "provisional_at": str(emitted + 1) if _count(provisional) else "",
+            "provisional_at": str(emitted + 1) if count(provisional) else "",
         }
         commit = CommitProperties(custom_metadata=metadata, app_transactions=[Transaction(self.application, batch)])
         if table is None or stale:
@@ -90,15 +95,11 @@ class LiveTable:
             write_deltalake(table, data, mode="overwrite", predicate=times, commit_properties=commit)
 
     def _arrow(self, columns: Sequence[Values], emitted: int) -> pa.Table:
-        count = _count(columns)
-        given = [*(columns or [()] * (len(self.schema) - 2)), pa.repeat(emitted, count)]
+        length = count(columns)
+        given = [*(columns or [()] * (len(self.schema) - 2)), pa.repeat(emitted, length)]
         arrays = [_array(column, field.type) for column, field in zip(given, self.schema, strict=False)]
         days = arrays[self.schema.get_field_index(self.time)].cast(pa.date32())
         return pa.Table.from_arrays([*arrays, days], schema=self.schema)
-
-
-def _count(columns: Sequence[Values]) -> int:
-    return len(columns[0]) if columns else 0
 
 
 def _array(values: Values, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:

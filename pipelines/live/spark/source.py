@@ -41,13 +41,17 @@ def messages_of(compiled: CompiledJob, part: Input, arrivals: DataFrame) -> Data
     ]
     seen = with_sides(compiled, part, arrivals)
     _check_types(compiled, part, seen)
-    read = [_plain(seen, text).alias(name) for name, text in readings(compiled, part).items()]
+    read = [
+        # steps take columns as they are, of whatever type
+        (F.expr(text) if name[0] == "v" and compiled.job.steps is not None else _plain(seen, text)).alias(name)
+        for name, text in readings(compiled, part).items()
+    ]
     return seen.select(file, *own, *read).mapInArrow(_packer(compiled.job.name, part.name), INPUT_TYPE)
 
 
 def with_sides(compiled: CompiledJob, part: Input, frame: DataFrame) -> DataFrame:
     """For a join: a struct column for each side, named as the input; the side that is not this input is null."""
-    if compiled.job.window_query.join is None or not compiled.reads(part.name):
+    if not compiled.joins(part.name):
         return frame
     sides = []
     for name in compiled.sources:
@@ -79,7 +83,7 @@ def _check_types(compiled: CompiledJob, part: Input, frame: DataFrame) -> None:
                 key=f"inputs.{part.name}.{key}",
                 hint="convert it, for example timestamp_millis(x)",
             )
-    where = compiled.job.window_query.where if compiled.reads(part.name) else None
+    where = compiled.job.window_query.where if compiled.job.steps is None and compiled.reads(part.name) else None
     kind = None if where is None else type_of(frame, where)
     if kind is not None and not isinstance(kind, (T.BooleanType, T.NullType)):
         raise JobFileError(

@@ -6,17 +6,13 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 
-from pipelines.core.errors import JobFileError
-from pipelines.core.model import Aggregate
 from pipelines.lakehouse.schema import TIMESTAMP
+from pipelines.live.aggregate_types import result_type
 from pipelines.live.spark.source import type_of, with_sides
 from pipelines.live.state.compiled_job import CompiledJob
 from pipelines.live.state.output import VERDICTS
-
-_ANY_TYPE = frozenset({"min", "max", "first", "last", "collect"})
 
 
 def verdict_columns() -> list[tuple[str, pa.DataType]]:
@@ -39,28 +35,3 @@ def window_columns(compiled: CompiledJob, streams: Mapping[str, DataFrame]) -> l
     values = [to_arrow_type(kind, timestamp_utc=True) for kind in kinds]
     own = [("window_start", TIMESTAMP), ("window_end", TIMESTAMP), ("window_id", pa.string())]
     return [*own, *zip(compiled.output_names, values, strict=True)]
-
-
-def result_type(one: Aggregate, argument: T.DataType | None) -> T.DataType:
-    """The type of an aggregate over an argument of that type, as Spark SQL has it."""
-    if argument is None or one.function == "count":
-        return T.LongType()
-    if isinstance(argument, T.NullType):
-        argument = T.StringType() if one.function in _ANY_TYPE else T.DoubleType()
-    if one.function not in _ANY_TYPE and not isinstance(argument, T.NumericType):
-        raise JobFileError(
-            f"'{one.argument}' is {argument.simpleString().upper()}, not a number, which {one.function} needs",
-            key=f"query.aggregates.{one.name}",
-            hint=f"write {one.function}(CAST({one.argument} AS DOUBLE))",
-        )
-    match one.function:
-        case "collect":
-            return T.ArrayType(argument)
-        case function if function in _ANY_TYPE:
-            return argument
-        case "sum" if isinstance(argument, T.IntegralType):
-            return T.LongType()
-        case "sum" | "avg" if isinstance(argument, T.DecimalType):
-            digits, more = (10, 0) if one.function == "sum" else (4, 4)
-            return T.DecimalType(min(argument.precision + digits, 38), min(argument.scale + more, 38))
-    return T.DoubleType()

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pipelines.core.errors import UsageError
-from pipelines.core.model import AnyOf, Job, Session, SimpleWindow, output_name
+from pipelines.core.model import Job, Session, SimpleWindow, output_name
+from pipelines.plan.extent import extents
 
 
 @dataclass(frozen=True)
@@ -20,19 +21,24 @@ class CompiledJob:
 
     @cached_property
     def windows(self) -> tuple[tuple[str | None, SimpleWindow], ...]:
-        """The query's windows by ``window_id`` (S13)."""
-        window = self.job.window_query.window
-        return window.members if isinstance(window, AnyOf) else ((None, window),)
+        """The query's windows by ``window_id`` (S13). Steps have none here: their windows are formed slice by slice."""
+        return () if self.job.steps is not None else self.job.window_query.windows
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
         """The inputs that the query reads; of a join the left one first."""
-        join = self.job.window_query.join
-        return self.job.window_query.sources if join is None else (join.left, join.right)
+        if self.job.steps is not None:
+            read = extents(self.job)
+            return tuple(part.name for part in self.job.inputs if part.name in read)
+        return self.job.window_query.inputs
 
     def reads(self, name: str) -> bool:
         """Does the query read this input?"""
         return name in self.sources
+
+    def joins(self, name: str) -> bool:
+        """Is this input a side of the query's join (S14)? Steps join slice by slice."""
+        return self.job.steps is None and self.job.window_query.join is not None and self.reads(name)
 
     @cached_property
     def ranks(self) -> dict[str, int]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -59,20 +59,39 @@ class WindowResult(NamedTuple):
     values: tuple[Any, ...]
 
 
+Settled: TypeAlias = Callable[[int, Mapping[str, Hashable]], bool]
+"""Is a window emitted that ends at an instant (microseconds), of a group: its keys that are columns, in lower case?"""
+
+
+class Slice(NamedTuple):
+    """What the outputs of steps at ``[low, high)`` (microseconds) are computed from: by input the rows that they may
+    depend on, with the columns of :class:`~pipelines.live.state.rows.Counted`.
+
+    ``settled`` is set where ``end_of_log: hold`` leaves windows out that were open when the log ended.
+    """
+
+    low: int
+    high: int
+    rows: dict[str, pa.Table]
+    settled: Settled | None = None
+
+
 @dataclass(slots=True)
 class Output:
-    """What a batch gave.
+    """What a batch gave: windows or, of a query of steps, a slice to compute its outputs from.
 
-    ``verdicts`` (a table of :data:`VERDICTS`) and ``windows`` are final. The ``provisional`` ones are what the end of
-    the log would give; they stand until more arrives. ``advanced``: the batch brought a whole commit, which ends the
-    time of earlier provisional rows. ``at_end``: the batch reached the end of the log. The counts are those of final
-    verdicts.
+    ``verdicts`` (a table of :data:`VERDICTS`), ``windows`` and ``slice`` are final. The ``provisional`` ones are what
+    the end of the log would give; they stand until more arrives. ``advanced``: the batch brought a whole commit, which
+    ends the time of earlier provisional rows. ``at_end``: the batch reached the end of the log. The counts are those of
+    final verdicts.
     """
 
     verdicts: pa.Table = field(default_factory=VERDICTS.empty_table)
     windows: list[WindowResult] = field(default_factory=list)
     provisional_verdicts: pa.Table = field(default_factory=VERDICTS.empty_table)
     provisional_windows: list[WindowResult] = field(default_factory=list)
+    slice: Slice | None = None
+    provisional_slice: Slice | None = None
     verdict_counts: Counter[str] = field(default_factory=Counter)
     reason_counts: Counter[str] = field(default_factory=Counter)
     advanced: bool = False
@@ -104,22 +123,38 @@ def _counts(values: pa.ChunkedArray) -> Counter[str]:
     return Counter({one["values"]: one["counts"] for one in pc.value_counts(values).to_pylist()})
 
 
+Values: TypeAlias = Sequence[Any] | pa.Array | pa.ChunkedArray
+
+
+class Rows(NamedTuple):
+    """The rows of a batch for one table, by the column; no columns for no rows."""
+
+    final: Sequence[Values]
+    provisional: Sequence[Values]
+
+
+def count(columns: Sequence[Values]) -> int:
+    """The number of rows."""
+    return len(columns[0]) if columns else 0
+
+
 @dataclass(slots=True)
 class RunCounts:
-    """What a run has written so far; ``provisional_windows`` as they are now. ``error`` is that of a failed batch."""
+    """What a run has written so far, rows by table; ``provisional_rows`` as they are now. ``error`` is that of a failed
+    batch."""
 
     verdicts: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
-    windows: int = 0
-    provisional_windows: int = 0
+    rows: Counter[str] = field(default_factory=Counter)
+    provisional_rows: Counter[str] = field(default_factory=Counter)
     batches: int = 0
     error: TailraceError | LogOutOfOrder | None = None
 
-    def add(self, output: Output) -> None:
-        """Count a batch's rows."""
+    def add(self, output: Output, rows: Mapping[str, Rows]) -> None:
+        """Count a batch: its verdicts, and its rows for each table of results."""
         self.verdicts += output.verdict_counts
         self.reasons += output.reason_counts
-        self.windows += len(output.windows)
+        self.rows.update({name: count(one.final) for name, one in rows.items()})
         if output.advanced:
-            self.provisional_windows = len(output.provisional_windows)
+            self.provisional_rows = Counter({name: count(one.provisional) for name, one in rows.items()})
         self.batches += 1

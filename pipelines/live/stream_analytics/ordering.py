@@ -7,6 +7,7 @@ up to the least of these over all partitions.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
 from pipelines.core.model import Grid, Input, Session, SimpleWindow, StreamAnalyticsOrdering
@@ -82,11 +83,13 @@ class StreamAnalyticsPolicy(OrderingPolicy):
         )
 
     def emits_at_end(self, result: WindowResult) -> bool:
-        """Whether ``end < M - out_of_order`` in each timeline that may have rows of the window's group: with ``over``,
-        in those whose keys do not differ from the group keys."""
         group_by = self.compiled.job.window_query.group_by
         columns = [self._shared_name(*column.rpartition(".")[::2]) for column in group_by]
-        group = dict(zip(columns, map(grouping_key, result.values), strict=False))
+        return self.settled(result.end_us, dict(zip(columns, map(grouping_key, result.values), strict=False)))
+
+    def settled(self, end_us: int, group: Mapping[str, Hashable]) -> bool:
+        """Whether ``end < M - out_of_order`` in each timeline that may have rows of the group: with ``over``, in those
+        whose keys do not differ from the group keys."""
         for name in self.compiled.sources:
             part, ordering = self._settings(name)
             back_us = 0 if part.timestamp_by is None else ordering.out_of_order_us
@@ -97,9 +100,22 @@ class StreamAnalyticsPolicy(OrderingPolicy):
                 if not part.over and not latest:
                     return False
                 for key, time_us in latest.items():
-                    if all(key[index] == value for index, value in wanted) and not result.end_us < time_us - back_us:
+                    if all(key[index] == value for index, value in wanted) and not end_us < time_us - back_us:
                         return False
         return True
+
+    def released(self) -> int:
+        released = FOREVER
+        for name in self.compiled.sources:
+            part, ordering = self._settings(name)
+            back_us = 0 if part.timestamp_by is None else ordering.out_of_order_us
+            for partition in self.partitions.of(name):
+                latest = self.latest.get((name, partition), {})
+                if not part.over and not latest:
+                    return NEVER
+                released = min([released, *(time_us - back_us for time_us in latest.values())])
+            released = min(released, self._earliest_new_timeline(name))
+        return released
 
     def _earliest_new_timeline(self, name: str) -> int:
         """No timeline that is still to begin has a lower ``M - out_of_order``."""
@@ -113,7 +129,7 @@ class StreamAnalyticsPolicy(OrderingPolicy):
 
     def _shared_name(self, name: str, column: str) -> str:
         """One name for what an input's column means: columns that a join compares are one."""
-        join = self.compiled.job.window_query.join
+        join = None if self.compiled.job.steps is not None else self.compiled.job.window_query.join
         if join is None or column.lower() in {on.lower() for on in join.on}:
             return column.lower()
         return f"{name}.{column}".lower()

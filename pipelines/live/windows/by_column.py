@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -66,24 +66,45 @@ class ColumnBuffer(WindowBuffer):
     def _results(self, rows: pa.Table, first: Numbers, last: Numbers) -> list[WindowResult]:
         """The windows of rows ordered by time, then arrival (G6), each row in those from its ``first`` end to its
         ``last``."""
-        window, compiled = self.window, self.compiled
+        compiled = self.compiled
         group, keys = numbered([rows[f"v{position}"] for position in compiled.group_positions], len(rows))
-        count = np.maximum(last - first + 1, 0)
-        row = np.repeat(np.arange(len(rows)), count)
-        end = first[row] + np.arange(len(row)) - (np.cumsum(count) - count)[row]
-        order = np.lexsort((group[row], end))
-        row, end = row[order], end[order]
-        group = group[row]
-        starts = starts_of_runs(end, group)
+        found = _spread(self.window, group, first, last)
         aggregates, positions = compiled.job.window_query.aggregates, compiled.positions
         texts = dict.fromkeys(one.argument for one in aggregates)
-        arguments = {text: None if text is None else rows[f"v{positions[text]}"].take(row) for text in texts}
-        values = [aggregated(one, arguments[one.argument], starts, len(row)) for one in aggregates]
-        ends = (window.align_us + window.offset_us + end[starts] * window.hop_us).tolist()
+        arguments = {text: None if text is None else rows[f"v{positions[text]}"].take(found.rows) for text in texts}
+        values = [aggregated(one, arguments[one.argument], found.starts, len(found.rows)) for one in aggregates]
+        groups = group[found.rows[found.starts]].tolist()
         return [
-            WindowResult(end - window.size_us, end, self.window_id, (*keys[group], *mine))
-            for end, group, *mine in zip(ends, group[starts].tolist(), *values, strict=True)
+            WindowResult(start, end, self.window_id, (*keys[group], *mine))
+            for start, end, group, *mine in zip(found.start_us, found.end_us, groups, *values, strict=True)
         ]
+
+
+class WindowsByColumn(NamedTuple):
+    """Windows of groups, one after the other: the places of their ``rows``, where in these each begins, its bounds."""
+
+    rows: Numbers
+    starts: Numbers
+    start_us: Sequence[int]
+    end_us: Sequence[int]
+
+
+def windows_on_grid(window: Grid, time: Numbers, group: Numbers, low: int, until: int) -> WindowsByColumn:
+    """The windows that end in ``[low, until)`` of rows at ``time``, which have the numbers ``group``."""
+    first = np.maximum(_first(window, time), _first(window, low))
+    return _spread(window, group, first, np.minimum(_last(window, time), _first(window, until) - 1))
+
+
+def _spread(window: Grid, group: Numbers, first: Numbers, last: Numbers) -> WindowsByColumn:
+    """The windows of rows that are each in those from its ``first`` end to its ``last``."""
+    count = np.maximum(last - first + 1, 0)
+    row = np.repeat(np.arange(len(first)), count)
+    end = first[row] + np.arange(len(row)) - (np.cumsum(count) - count)[row]
+    order = np.lexsort((group[row], end))
+    row, end = row[order], end[order]
+    starts = starts_of_runs(end, group[row])
+    end_us = window.align_us + window.offset_us + end[starts] * window.hop_us
+    return WindowsByColumn(row, starts, (end_us - window.size_us).tolist(), end_us.tolist())
 
 
 # a row counts in the windows whose ends e satisfy e - size < time <= e; ends are numbered along the grid
