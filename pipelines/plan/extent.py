@@ -142,8 +142,12 @@ def extent_of(rows: Rows) -> Extent:
 
 
 def look_back(window: Window) -> int | None:
-    """K: what counts longer before a window's end than this does not decide about it; None: an atlas session, which has
-    no such bound."""
+    """K: a window does not depend on events that count more than this before its end; None: an atlas session, which
+    has no such bound.
+
+    >>> look_back(Sliding(60)), look_back(Session(timeout_us=10, max_duration_us=60))
+    (60, 130)
+    """
     match window:
         case Grid(size_us=size_us) | Sliding(size_us=size_us):
             return size_us
@@ -156,7 +160,11 @@ def look_back(window: Window) -> int | None:
 
 
 def join_extent(unit_us: int, from_units: int, to_units: int, *, is_left: bool) -> Extent:
-    """The extent of a stream join (S14)."""
+    """The extent of a stream join (S14).
+
+    >>> join_extent(UNIT_US["minute"], 0, 5, is_left=False).back_us // UNIT_US["minute"]
+    6
+    """
     if is_left:
         units = max(to_units, 0) + max(-from_units, 0)
         return Extent((units + 1) * unit_us, unit_us if to_units >= 0 else 0)
