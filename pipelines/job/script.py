@@ -34,7 +34,7 @@ def build_script(
         key = sorted(others)[0].rstrip("_")
         raise say.error(f"does not go with 'sql', which is the whole query; leave '{key}' out", ("query", key))
     text, file = _text(say, section.query.sql or "")
-    # what stops a run names the script without its folder: it is part of the expressions, and so of the fingerprint
+    # expressions contain what a failing run prints: without the folder, on which no fingerprint may depend
     settings = Settings(Path(file).name, section.string_comparison, section.on_cast_error, _functions(say, section))
     try:
         return load(text, inputs, references, settings)

@@ -1,4 +1,4 @@
-"""What a script says of the job's inputs: TIMESTAMP BY, and CREATE TABLE (Q4, Q5, Q29)."""
+"""A script's clauses about inputs: TIMESTAMP BY, and CREATE TABLE (Q4, Q5, Q29)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def column_fields(columns: tuple[Column, ...]) -> tuple[Field, ...]:
 
 @dataclass
 class Inputs:
-    """The inputs of the job as the script reads them: one for each input and each way of telling its time."""
+    """The inputs of the job as the script reads them: one for each input and each of its event times."""
 
     inputs: Mapping[str, Input]
     values: Values
@@ -74,7 +74,7 @@ class Inputs:
         return Relation(InputRows(name), (*payload, *metadata))
 
     def all(self) -> tuple[Input, ...]:
-        """The job's inputs with what the script says of them, and the further ones that read the same logs."""
+        """The job's inputs with the script's TIMESTAMP BY, and the further ones that read the same logs."""
         own = [self.read.get(name, one) for name, one in self.inputs.items()]
         return (*own, *(one for name, one in self.read.items() if name not in self.inputs))
 
@@ -106,7 +106,7 @@ class Inputs:
         column = given.column(own[0]) if len(own) == 1 else None
         if own == ("eventenqueuedutctime",) and column is None:
             return None
-        # an event whose time cannot be told is dropped at the input, whatever a failing CAST does elsewhere
+        # an event without a valid time is dropped at the input, whatever a failing CAST does elsewhere
         values = Values(self._places, replace(self.values.settings, on_cast_error="null"))
         scope = RowScope(self._places, (Source(called, column_fields(given.columns)),), timeless="in TIMESTAMP BY")
         typed = values.of(node, scope)
@@ -129,7 +129,7 @@ class Inputs:
         raise self._places.refused(node, "OVER takes columns of the input")
 
     def _read_as(self, given: Input, timed: Input, named: Named) -> str:
-        """The name of the input that tells the time so; a further one reads the same log (Q5)."""
+        """The name of the input with this event time; a further one reads the same log (Q5)."""
         same = [one for one in self.read.values() if given.name in (one.name, one.same_log_as) and _same(one, timed)]
         if same:
             return same[0].name
@@ -176,7 +176,7 @@ def _agrees(kind: exp.DataType, type_: Type) -> bool:
 
 
 def _same(one: Input, other: Input) -> bool:
-    """Do both tell the time alike?"""
+    """Have both the same event time?"""
     over = [{name.lower() for name in part.over} for part in (one, other)]
     return over[0] == over[1] and _plain(one.timestamp_by) == _plain(other.timestamp_by)
 

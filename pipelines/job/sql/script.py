@@ -51,7 +51,7 @@ _WINDOW_END = ("window_end", SYSTEM_TIMESTAMP)
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a script says: the steps, and the job's inputs with its TIMESTAMP BY."""
+    """A script as a job has it: the steps, and the job's inputs with its TIMESTAMP BY."""
 
     steps: Steps
     inputs: tuple[Input, ...]

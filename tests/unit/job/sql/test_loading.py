@@ -1,4 +1,4 @@
-"""Jobs whose query is a script: how it is found, what it says of the inputs, and what a message names."""
+"""Jobs whose query is a script: how it is found, its clauses about inputs, and what messages name."""
 
 import dataclasses
 import json
@@ -94,7 +94,7 @@ def test_timestamp_by_in_job_file_and_script_must_mean_the_same() -> None:
     )
 
 
-def test_two_ways_to_tell_the_time_are_two_inputs_over_one_log() -> None:
+def test_two_event_times_are_two_inputs_over_one_log() -> None:
     found = job(
         "SELECT Plate INTO one FROM cars TIMESTAMP BY At "
         "SELECT Plate INTO two FROM cars TIMESTAMP BY AT "
