@@ -1,4 +1,4 @@
-"""GROUP BY with a window, the aggregates beside it, and what HAVING and the select list then see (Q46 to Q58)."""
+"""GROUP BY with a window, the aggregates of its rows, and what HAVING and the select list then see (Q46 to Q58)."""
 
 from __future__ import annotations
 

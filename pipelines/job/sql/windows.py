@@ -142,7 +142,7 @@ class _Windows:
             if not names:
                 raise self.refused(one, "sessions are formed for each value of columns: compute it in an earlier step")
             source, found, rest = self.scope.find(tuple(names), one)
-            if rest:
+            if rest or "." in found.column:
                 raise self.refused(one, "sessions are formed for each value of columns: compute it in an earlier step")
             paths.append(".".join((*source.prefix, found.column)))
         return tuple(paths)
