@@ -149,7 +149,7 @@ def test_a_row_may_be_dropped_for_a_cast_that_fails() -> None:
 def test_functions_of_the_job_file_are_called_as_udf() -> None:
     functions = "functions: {twice: x * 2, sum: {args: [a, b], as: a + b}}"
     assert job("SELECT udf.TWICE(LEN(Plate)) AS t, UDF.sum(1, 2) AS s FROM cars", more=functions).steps is not None
-    assert "functions.Twice: stands there twice" in refusal(
+    assert "functions.Twice: is given twice" in refusal(
         "SELECT Plate FROM cars", more="functions: {twice: x, Twice: x}"
     )
     assert "there is no column 'w'" in refusal("SELECT Plate FROM cars", more="functions: {f: w + 1}")
