@@ -21,15 +21,12 @@ from pipelines.core.steps import (
     Filtered,
     InputRows,
     Joined,
-    Output,
     Projected,
     Referenced,
     ReferenceRows,
     Rows,
     Side,
-    Step,
     StepRows,
-    Steps,
     United,
     Windowed,
 )
@@ -590,20 +587,13 @@ def test_an_expression_that_spark_refuses_is_named(spark: SparkSession) -> None:
         answers(spark, job, ROWS)
 
 
-def test_steps_with_several_readers_are_shared_if_making_them_shuffles() -> None:
-    counted, kept, last = (
-        Step("counted", group(CARS, FIVE, COUNT)),
-        Step("kept", Filtered(CARS, "x > 1")),
-        StepRows("last"),
-    )
-    steps = Steps(
-        (counted, kept, Step("last", United((StepRows("counted"), StepRows("counted"))))),
-        (
-            Output("one", last),
-            Output("two", Filtered(last, "n > 1")),
-            Output("three", StepRows("kept")),
-            Output("four", StepRows("kept")),
-        ),
-    )
-    assert shared_steps(steps, ["one", "two", "three", "four"]) == ("last",)
-    assert shared_steps(steps, ["one", "three"]) == ()
+def test_steps_that_are_read_more_than_once_are_shared_if_making_them_shuffles() -> None:
+    last = StepRows("last")
+    twice = United((StepRows("counted"), StepRows("counted")))
+    named = {"counted": group(CARS, FIVE, COUNT), "kept": Filtered(CARS, "x > 1"), "last": twice}
+    read = {"one": last, "two": Filtered(last, "n > 1"), "three": StepRows("kept"), "four": StepRows("kept")}
+    steps = job_of({"cars": INPUTS["cars"]}, read, named).steps
+    assert steps is not None
+    assert shared_steps(steps, ["one", "two", "three", "four"]) == ("counted", "last")
+    assert shared_steps(steps, ["one", "three"]) == ("counted",)
+    assert shared_steps(steps, ["three", "four"]) == ()
