@@ -2,16 +2,17 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
 from assets.errors import told
-from assets.keys import SPARK_POOL, arrivals_key, windows_key
+from assets.keys import SPARK_POOL, arrivals_key, output_key, output_keys
 from assets.ranges import checked_range
 from pipelines.core.errors import UsageError
 from pipelines.core.model import Job, OutputRange
-from pipelines.lakehouse.layout import windows_table
+from pipelines.lakehouse.layout import WINDOWS, OutputTable
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.quality.checks import SAMPLE, CheckResult
 from resources.lakehouse import LakehouseResource
@@ -35,15 +36,15 @@ def arrival_contract_check(job: Job) -> dg.AssetChecksDefinition:
     )
 
 
-def window_contract_check(job: Job) -> dg.AssetChecksDefinition:
-    """``window_contract``: Great Expectations holds the results to what they promise."""
+def output_contract_check(job: Job, one: OutputTable) -> dg.AssetChecksDefinition:
+    """``window_contract``, of other outputs ``output_contract``: Great Expectations checks what the results promise."""
     return _check(
         job,
-        windows_key(job.name),
-        "window_contract",
-        "Columns, keys, bounds and counts of the windows are what they promise: held by Great Expectations over the"
+        output_key(job, one),
+        "window_contract" if one.layout is WINDOWS else "output_contract",
+        "Columns, keys, bounds and counts of the results are what they promise: checked by Great Expectations over the"
         " run's days, and row by row on Spark by pandera where there are too many rows for it.",
-        _window_contract,
+        partial(_output_contract, one),
     )
 
 
@@ -51,7 +52,7 @@ def reproducible_check(job: Job) -> dg.AssetChecksDefinition:
     """``reproducible``: the replay, run again into nothing, gives the same fingerprint."""
     return _check(
         job,
-        windows_key(job.name),
+        output_keys(job)[0],
         "reproducible",
         "The replay of the run's days, run again into nothing at the versions of the logs it read, gives the same"
         " fingerprint, and the table holds it. Executed on its own: the newest replay. As costly as the replay.",
@@ -84,21 +85,23 @@ def _check(job: Job, asset: dg.AssetKey, name: str, description: str, check: Che
 def _arrival_contract(spark: "SparkSession", lakehouse: Lakehouse, job: Job, output: OutputRange) -> CheckResult:
     from pipelines.quality.contracts import check_arrivals
 
-    results = [check_arrivals(spark, lakehouse, part, output) for part in job.inputs]
-    return _together(results)
+    results = [check_arrivals(spark, lakehouse, part, output) for part in job.logs]
+    return together(results)
 
 
-def _window_contract(spark: "SparkSession", lakehouse: Lakehouse, job: Job, output: OutputRange) -> CheckResult:
-    from pipelines.quality.contracts import check_windows
-    from pipelines.quality.expectations import check_window_results
+def _output_contract(
+    one: OutputTable, spark: "SparkSession", lakehouse: Lakehouse, job: Job, output: OutputRange
+) -> CheckResult:
+    from pipelines.quality.expectations import check_results
+    from pipelines.quality.outputs import check_output
 
     try:
-        result = check_window_results(lakehouse, job, output)
+        result = check_results(lakehouse, job, one, output)
     except UsageError:
         # more rows than Great Expectations takes
-        result = check_windows(spark, lakehouse, job, output)
+        result = check_output(spark, lakehouse, job, one, output)
     if result is None:
-        return CheckResult("window_contract", False, False, 0, (), f"{windows_table(job)} is not written yet")
+        return CheckResult("output_contract", False, False, 0, (), f"{one.table} is not written yet")
     return result
 
 
@@ -108,8 +111,8 @@ def _reproducible(spark: "SparkSession", lakehouse: Lakehouse, job: Job, output:
     return check_reproducible(spark, lakehouse, job, output)
 
 
-def _together(results: Sequence[CheckResult]) -> CheckResult:
-    """The results of several inputs as one: the failures' words, or else everybody's."""
+def together(results: Sequence[CheckResult]) -> CheckResult:
+    """The results of several tables as one: the failures' sentences, or else all."""
     failed = [result for result in results if not result.passed]
     return replace(
         results[0],

@@ -12,7 +12,7 @@ import dagster as dg
 
 from assets.arrivals import arrival_order_check, arrivals_asset
 from assets.broken import broken_asset, broken_check
-from assets.checks import arrival_contract_check, reproducible_check, window_contract_check
+from assets.checks import arrival_contract_check, output_contract_check, reproducible_check
 from assets.compared import matches_stream_check, reconciliation_asset, report_asset
 from assets.days_job import days_job
 from assets.partitions import daily
@@ -20,10 +20,11 @@ from assets.replay_job import replay_job
 from assets.replayed import conservation_check, replayed_assets
 from assets.schedules import daily_schedule
 from assets.sensors import lost_sensor, stale_sensor
-from assets.stream_windows import stream_windows_asset
+from assets.stream_windows import stream_asset
 from pipelines.core.errors import UsageError
 from pipelines.core.model import Job
 from pipelines.job.folder import load_folder
+from pipelines.lakehouse.layout import output_tables
 from pipelines.lakehouse.root import Lakehouse
 from resources.lakehouse import LakehouseResource, lakehouse_root
 from resources.spark import SparkResource
@@ -63,7 +64,7 @@ def _of_job(job: Job, path: Path, lakehouse: Lakehouse) -> dg.Definitions:
     return dg.Definitions(
         assets=[
             arrivals_asset(job, partitions),
-            stream_windows_asset(job, partitions),
+            *(stream_asset(job, one, partitions) for one in output_tables(job)),
             replayed_assets(job, partitions),
             reconciliation_asset(job, partitions),
             report_asset(job, partitions),
@@ -72,7 +73,7 @@ def _of_job(job: Job, path: Path, lakehouse: Lakehouse) -> dg.Definitions:
             arrival_order_check(job),
             arrival_contract_check(job),
             conservation_check(job),
-            window_contract_check(job),
+            *(output_contract_check(job, one) for one in output_tables(job)),
             reproducible_check(job),
             matches_stream_check(job),
         ],

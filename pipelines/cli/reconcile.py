@@ -23,6 +23,9 @@ def register(app: typer.Typer) -> None:
         job: JOB,
         from_: FROM = None,
         to: TO = None,
+        output: Annotated[
+            str | None, typer.Option("--output", metavar="NAME", help="One of several outputs; left out: all of them.")
+        ] = None,
         against: Annotated[
             str | None,
             typer.Option(
@@ -32,18 +35,31 @@ def register(app: typer.Typer) -> None:
             ),
         ] = None,
     ) -> None:
-        """Compare windows with what the live run wrote; name each difference and its cause."""
+        """Compare results with what the live run wrote; name each difference and its cause."""
+        from pipelines.lakehouse.layout import output_tables
         from pipelines.reconcile.run import STEPS
         from pipelines.reconcile.run import reconcile as run
 
         found = find_job(job)
         wanted = output_range(from_, to)
-        with progress(f"reconcile {found.name}", STEPS) as advance:
-            result = run(found, wanted, context().lakehouse, against=against, progress=advance)
-        for text in result.notes:
+        every = [one.output for one in output_tables(found)]
+        names: list[str | None] = [output] if output is not None or against is not None else [*every]
+        with progress(f"reconcile {found.name}", STEPS * len(names)) as advance:
+            results = [
+                run(found, wanted, context().lakehouse, name=name, against=against, progress=advance) for name in names
+            ]
+        for text in dict.fromkeys(text for result in results for text in result.notes):
             note(f"note: {text}")
-        emit(result.as_dict(), lambda out: _print(out, result))
-        if result.differing:
+        told = [result.as_dict() for result in results]
+        several = {"job": found.name, "agrees": not any(result.differing for result in results)}
+        data = told[0] if len(told) == 1 else {**several, "outputs": dict(zip(every, told, strict=True))}
+
+        def human(out: Console) -> None:
+            for result in results:
+                _print(out, result)
+
+        emit(data, human)
+        if any(result.differing for result in results):
             raise typer.Exit(1)
 
 

@@ -63,7 +63,8 @@ def _print(out: Console, summary: RunSummary) -> None:
         lines.append(f"  read {files} file(s) of {table}, {format_bytes(found.bytes_read[table])}")
     for table, rows in found.rows_written.items():
         lines.append(f"  wrote {rows} row(s) to {table}, version {found.versions_written[table]}, by {found.writer}")
-    lines.append(f"  fingerprint of the windows {found.output_fingerprint}")
+    of = "windows" if len(found.fingerprints) == 1 and "windows/" in next(iter(found.fingerprints)) else "outputs"
+    lines.append(f"  fingerprint of the {of} {found.output_fingerprint}")
     if not summary.plan.settled:
         lines.append(f"  unsettled: {summary.plan.unsettled}")
     for line in lines:

@@ -170,7 +170,7 @@ def _events(
 
     frames = []
     for part in job.inputs:
-        name = arrivals_table(part.name)
+        name = arrivals_table(part.log)
         rows = _table(spark, lakehouse, name, versions[name] if versions is not None else None)
         about = F.lit(part.name).alias("input")
         frames.append(rows.filter("kind = 'event'").select(about, *_KEYS[1:], "arrival_time", ARRIVALS.day))

@@ -137,13 +137,6 @@ def check_arrivals(
     return check(spark, lakehouse, arrivals_contract(part), output, blocking=blocking)
 
 
-def check_windows(
-    spark: SparkSession, lakehouse: Lakehouse, job: Job, output: OutputRange, *, blocking: bool = True
-) -> CheckResult:
-    """Whether ``windows/<job>`` keeps its contract over the window ends in ``output``."""
-    return check(spark, lakehouse, windows_contract(job, spark), output, blocking=blocking)
-
-
 def check(
     spark: SparkSession, lakehouse: Lakehouse, contract: Contract, output: OutputRange, *, blocking: bool
 ) -> CheckResult:

@@ -9,24 +9,25 @@ from typing import TYPE_CHECKING
 
 from pipelines.core.model import REASONS, Job
 from pipelines.core.time import DAY, to_datetime
-from pipelines.lakehouse.layout import ARRIVALS, WINDOWS, verdicts_table, windows_table
+from pipelines.lakehouse.layout import ARRIVALS, output_tables, verdicts_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.plan.definition import Plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from pipelines.replay.fingerprint import Counted
+
 
 @dataclass
 class WrittenDay:
-    """One UTC day of the output range: windows that end in it, fates of the events that arrived in it.
+    """One UTC day of the output range: results of that day, fates of the events that arrived in it.
 
-    ``fingerprint`` is the one that a replay of this day alone would have. ``counts_by_verdict`` holds every event:
-    those that are no rows of ``verdicts`` were accepted.
+    ``results``: by table of an output its rows, and the fingerprint that a replay of this day alone would have.
+    ``counts_by_verdict`` holds every event: those that are no rows of ``verdicts`` were accepted.
     """
 
-    fingerprint: str
-    windows: int = 0
+    results: dict[str, Counted]
     events: int = 0
     verdict_rows: int = 0
     counts_by_verdict: Counter[str] = field(default_factory=Counter)
@@ -42,7 +43,9 @@ def written_days(spark: SparkSession, lakehouse: Lakehouse, job: Job, plan: Plan
 
     from pipelines.replay.fingerprint import NO_ROWS, fingerprints_by
 
-    days: dict[date, WrittenDay] = defaultdict(lambda: WrittenDay(NO_ROWS.fingerprint))
+    outputs = output_tables(job)
+    nothing = {one.table: NO_ROWS for one in outputs}
+    days: dict[date, WrittenDay] = defaultdict(lambda: WrittenDay(dict(nothing)))
     if plan.output.from_us is not None and plan.output.to_us is not None:
         for day_us in range(plan.output.from_us // DAY * DAY, plan.output.to_us, DAY):
             days[to_datetime(day_us).date()]
@@ -52,9 +55,10 @@ def written_days(spark: SparkSession, lakehouse: Lakehouse, job: Job, plan: Plan
         rows = (reader if version is None else reader.option("versionAsOf", version)).load(lakehouse.uri(table))
         return rows if condition is None else rows.filter(condition)
 
-    windows = within(windows_table(job), WINDOWS.condition(plan.output))
-    for day, counted in fingerprints_by(windows, WINDOWS.day).items():
-        days[day].windows, days[day].fingerprint = counted.rows, counted.fingerprint
+    for one in outputs:
+        rows = within(one.table, one.layout.condition(plan.output))
+        for day, counted in fingerprints_by(rows, one.layout.day).items():
+            days[day].results[one.table] = counted
     for table in plan.reads:
         arrived = within(table.table, ARRIVALS.condition(plan.output), table.version).filter("kind = 'event'")
         for row in arrived.groupBy(ARRIVALS.day).agg(F.count(F.lit(1)).alias("events")).collect():

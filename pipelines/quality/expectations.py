@@ -20,6 +20,7 @@ import pyarrow as pa
 from pipelines.core.errors import UsageError
 from pipelines.core.model import AnyOf, Job, OutputRange, Snapshot, output_name
 from pipelines.lakehouse.documents import quality_document, write_document
+from pipelines.lakehouse.layout import WINDOWS, OutputTable, reconciliations_table, row_keys, table_columns
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import plain, plain_rows, rows_of
 from pipelines.quality.checks import SAMPLE, CheckResult, keys_are_unique
@@ -72,6 +73,27 @@ def window_expectations(job: Job, columns: Sequence[str]) -> list[Expectation]:
     return found + _ordered_pairs(job)
 
 
+def output_expectations(job: Job, one: OutputTable) -> list[Expectation]:
+    """What the rows of an output of steps promise."""
+    columns = table_columns(job, one)
+    found = [
+        Expectation("ExpectTableColumnsToMatchSet", {"column_set": sorted(columns), "exact_match": True}, "columns"),
+        *(
+            Expectation("ExpectColumnValuesToNotBeNull", {"column": name}, f"{name} is null")
+            for name in (one.layout.time, one.layout.day)
+        ),
+    ]
+    if one.has_windows:
+        pair = {"column_A": "window_end", "column_B": "window_start", "or_equal": True}
+        told = "window_end lies before window_start"
+        found.append(Expectation("ExpectColumnPairValuesAToBeGreaterThanB", pair, told))
+    keys = row_keys(job, one)
+    if keys:
+        told = "there is another row of this key"
+        found.append(Expectation("ExpectCompoundColumnsToBeUnique", {"column_list": list(keys)}, told))
+    return found
+
+
 def reconciliation_expectations() -> list[Expectation]:
     """What the rows of ``reconciliations/<job>`` promise, the last one being that there is no true difference."""
     return [
@@ -88,38 +110,46 @@ def reconciliation_expectations() -> list[Expectation]:
     ]
 
 
-def check_window_results(
-    lakehouse: Lakehouse, job: Job, output: OutputRange, *, blocking: bool = True
+def check_results(
+    lakehouse: Lakehouse, job: Job, one: OutputTable, output: OutputRange, *, blocking: bool = True
 ) -> CheckResult | None:
-    """``window_contract``: the suite over ``windows/<job>`` in ``output``; None where the table is not written.
+    """``window_contract``, of other outputs ``output_contract``: the suite over an output's table in ``output``; None
+    where it is not written.
 
-    Suite and result are kept as ``_quality/<job>/windows.json``. Raises :class:`UsageError` beyond :data:`MAX_ROWS`.
+    Suite and result are kept as ``_quality/<job>/windows.json``, of other outputs ``_quality/<job>/<output>.json``.
+    Raises :class:`UsageError` beyond :data:`MAX_ROWS`.
     """
-    rows = rows_of(job, "windows", lakehouse, output)
+    is_windows = one.layout is WINDOWS
+    rows = rows_of(job, "windows" if is_windows else f"outputs/{one.output}", lakehouse, output)
     if rows is None:
         return None
-    columns = ["window_start", "window_end", "window_id", *map(output_name, job.window_query.group_by)]
-    keys = tuple(columns)
-    columns += [one.name for one in job.window_query.aggregates] + ["output_date"]
-    expectations = window_expectations(job, columns)
-    return _check(lakehouse, job, "window_contract", "windows", rows, expectations, keys, blocking)
+    columns = table_columns(job, one)
+    expectations = window_expectations(job, columns) if job.steps is None else output_expectations(job, one)
+    keys = row_keys(job, one) or columns
+    name = "window_contract" if is_windows else "output_contract"
+    document = "windows" if is_windows else one.output
+    return _check(lakehouse, job, name, one.table, document, rows, expectations, keys, blocking)
 
 
 def check_matches_stream(
-    lakehouse: Lakehouse, job: Job, output: OutputRange, *, blocking: bool = True
+    lakehouse: Lakehouse, job: Job, one: OutputTable, output: OutputRange, *, blocking: bool = True
 ) -> CheckResult | None:
-    """``matches_stream``: no true difference in ``reconciliations/<job>``; None where nothing was ever reconciled.
+    """``matches_stream``: no true difference in the table of differences; None where nothing was ever reconciled.
 
-    Suite and result are kept as ``_quality/<job>/reconciliations.json``.
+    Suite and result are kept as ``_quality/<job>/reconciliations.json``, with the output's name in front where it is
+    not in ``windows/<job>``.
     """
-    rows = rows_of(job, "reconciliations", lakehouse, output)
+    is_windows = one.layout is WINDOWS
+    rows = rows_of(job, "reconciliations" if is_windows else f"reconciliations/{one.output}", lakehouse, output)
     if rows is None:
         return None
-    grouped = map(output_name, job.window_query.group_by)
-    wanted = ("window_start", "window_end", "window_id", *grouped, "status", "cause")
+    wanted = (*(row_keys(job, one) or table_columns(job, one)), "status", "cause")
     keys = tuple(name for name in wanted if name in rows.column_names)
-    expectations = reconciliation_expectations()
-    return _check(lakehouse, job, "matches_stream", "reconciliations", rows, expectations, keys, blocking)
+    document = "reconciliations" if is_windows else f"{one.output}_reconciliations"
+    table = reconciliations_table(job, one)
+    return _check(
+        lakehouse, job, "matches_stream", table, document, rows, reconciliation_expectations(), keys, blocking
+    )
 
 
 def _check(
@@ -127,6 +157,7 @@ def _check(
     job: Job,
     name: str,
     table: str,
+    document: str,
     rows: pa.Table,
     expectations: Sequence[Expectation],
     keys: Sequence[str],
@@ -134,14 +165,14 @@ def _check(
 ) -> CheckResult:
     if rows.num_rows > MAX_ROWS:
         raise UsageError(
-            f"{table}/{job.name} has {rows.num_rows} rows in this range, and a suite takes {MAX_ROWS}",
+            f"{table} has {rows.num_rows} rows in this range, and a suite takes {MAX_ROWS}",
             hint="check a shorter range",
         )
-    suite, answer = _validated(f"{table}/{job.name}", rows, expectations)
-    result = _judged(name, f"{table}/{job.name}", rows, expectations, answer, keys, blocking)
-    document = {"suite": suite, "result": result.as_dict(), "statistics": answer["statistics"]}
-    text = json.dumps(document, indent=2, ensure_ascii=False, sort_keys=True)
-    write_document(lakehouse, quality_document(job.name, table), text + "\n")
+    suite, answer = _validated(table, rows, expectations)
+    result = _judged(name, table, rows, expectations, answer, keys, blocking)
+    content = {"suite": suite, "result": result.as_dict(), "statistics": answer["statistics"]}
+    text = json.dumps(content, indent=2, ensure_ascii=False, sort_keys=True)
+    write_document(lakehouse, quality_document(job.name, document), text + "\n")
     return result
 
 

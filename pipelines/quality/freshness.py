@@ -20,13 +20,15 @@ from pipelines.core.intervals import days_of, inside
 from pipelines.core.model import Job, OutputRange
 from pipelines.core.time import DAY, MILLISECOND, day_of, format_instant, from_datetime, to_datetime
 from pipelines.lakehouse.arrival_log import log_files
-from pipelines.lakehouse.layout import arrivals_table
+from pipelines.lakehouse.layout import arrivals_table, references_table
 from pipelines.lakehouse.log_changes import Change, changes_since, last_change
+from pipelines.lakehouse.reference_data import open_reference
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import runs_of
 from pipelines.lakehouse.schema import TIMESTAMP
 from pipelines.plan.extent import job_extent
 from pipelines.plan.read_range import reach_of
+from pipelines.plan.snapshots import Lookup, lookups, snapshots_read
 from pipelines.quality.conservation import Share, shares
 from pipelines.replay.builder import LogReads
 
@@ -64,7 +66,7 @@ def day_range(day: date) -> OutputRange:
 
 def versions_now(lakehouse: Lakehouse, job: Job) -> dict[str, int]:
     """The newest version of each arrival log that is there at which rows changed, by table."""
-    logs = {arrivals_table(part.name): lakehouse.open(arrivals_table(part.name)) for part in job.inputs}
+    logs = {arrivals_table(part.name): lakehouse.open(arrivals_table(part.name)) for part in job.logs}
     return {name: last_change(log) for name, log in logs.items() if log is not None}
 
 
@@ -76,10 +78,10 @@ def is_replayed(lakehouse: Lakehouse, job: Job, day: date) -> bool:
 def stale_days(lakehouse: Lakehouse, job: Job) -> list[StaleDay]:
     """The days, oldest first, that were replayed and are stale now.
 
-    A result is stale if the job means something else than when its run wrote it, or if rows were added to a log, or
-    taken out of it, after the version that its run read, at arrival times inside the read range of what that run wrote
-    of the day. Where a run knew its results to be settled, what arrived after the log's end of then is outside of it.
-    Days on which nothing was replayed are not stale.
+    A result is stale if the job means something else than when its run wrote it, if it would look up other reference
+    data, or if rows were added to a log, or taken out of it, after the version that its run read, at arrival times
+    inside the read range of what that run wrote of the day. Where a run knew its results to be settled, what arrived
+    after the log's end of then is outside of it. Days on which nothing was replayed are not stale.
     """
     span = _span(lakehouse, job)
     if span is None:
@@ -96,6 +98,11 @@ def stale_days(lakehouse: Lakehouse, job: Job) -> list[StaleDay]:
             for day, _ in _days(share, span):
                 found[day][share.run_id].append(why)
             continue
+        references = _new_references(lakehouse, job, share)
+        for day, part in _days(share, span) if references else ():
+            touching = [one.what for one in references if one.touches(part)]
+            if touching:
+                found[day][share.run_id] += touching
         changes = _changes(lakehouse, job, share, started_us[share.run_id])
         if not changes:
             continue
@@ -103,12 +110,17 @@ def stale_days(lakehouse: Lakehouse, job: Job) -> list[StaleDay]:
         for day, part in _days(share, span):
             read = logs.that_matter(part)
             ends_us = [us for us in (read.to_us, settled_us.get(share.run_id)) if us is not None]
-            touching = [change for change in changes if change.touches(read.from_us, min(ends_us, default=None))]
-            if touching:
-                found[day][share.run_id] += _sentences(touching)
+            arrived = [change for change in changes if change.touches(read.from_us, min(ends_us, default=None))]
+            if arrived:
+                found[day][share.run_id] += _sentences(arrived)
     return [
-        StaleDay(day, tuple(by_run), tuple(dict.fromkeys(why for run in by_run.values() for why in run))[:NAMED])
+        StaleDay(
+            day,
+            tuple(run for run in by_run if by_run[run]),
+            tuple(dict.fromkeys(why for run in by_run.values() for why in run))[:NAMED],
+        )
         for day, by_run in sorted(found.items())
+        if any(by_run.values())
     ]
 
 
@@ -120,7 +132,7 @@ def newest_settled_day(lakehouse: Lakehouse, job: Job) -> Settled:
     end of its log is not waited for; where it holds a watermark back, it goes on holding it.
     """
     slowest: tuple[int, str] | None = None
-    for part in job.inputs:
+    for part in job.logs:
         ends_us = living_partitions(lakehouse, part.name)
         if not ends_us:
             return Settled(None, f"the log of {part.name} is empty")
@@ -170,7 +182,7 @@ def _replays(lakehouse: Lakehouse, job: Job) -> list[dict[str, Any]]:
 
 def _changes(lakehouse: Lakehouse, job: Job, share: Share, started_us: int) -> list[Change]:
     found = []
-    for part in job.inputs:
+    for part in job.logs:
         name = arrivals_table(part.name)
         log, version = lakehouse.open(name), share.read.get(name)
         if log is None:
@@ -180,6 +192,42 @@ def _changes(lakehouse: Lakehouse, job: Job, share: Share, started_us: int) -> l
             found.append(Change(log.version(), None, None, None, told))
         else:
             found += changes_since(log, version, started_us)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _NewReference:
+    """Reference data that has another version than a run read; ``then`` and ``now`` are its snapshots, None of both if
+    it is static."""
+
+    what: str
+    lookup: Lookup | None
+    then: tuple[int, ...]
+    now: tuple[int, ...]
+
+    def touches(self, part: OutputRange) -> bool:
+        """Whether rows of ``part`` look up anything else now."""
+        if self.lookup is None:
+            return True
+        times = self.lookup.times(part)
+        return snapshots_read(times, self.then) != snapshots_read(times, self.now)
+
+
+def _new_references(lakehouse: Lakehouse, job: Job, share: Share) -> list[_NewReference]:
+    found = []
+    by_name = {one.reference: one for one in lookups(job)}
+    for reference in job.references:
+        name = references_table(reference.name)
+        table, version = lakehouse.open(name), share.read.get(name)
+        if table is None or version is None or table.version() == version:
+            continue
+        what = f"reference data {reference.name} was at version {version}, and is at {table.version()} now"
+        lookup = by_name.get(reference.name)
+        then, now = (
+            () if lookup is None else tuple(open_reference(lakehouse, reference, number).snapshots)
+            for number in (version, None)
+        )
+        found.append(_NewReference(what, lookup, then, now))
     return found
 
 
@@ -226,7 +274,7 @@ def _last_us(lakehouse: Lakehouse, job: Job) -> int | None:
 
 
 def _files(lakehouse: Lakehouse, job: Job) -> list[Any]:
-    logs = [lakehouse.open(arrivals_table(part.name)) for part in job.inputs]
+    logs = [lakehouse.open(arrivals_table(part.name)) for part in job.logs]
     return [file for log in logs if log is not None for file in log_files(log)]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pipelines.core.errors import UsageError
 from pipelines.core.model import EVERYTHING, Job, OutputRange
 from pipelines.core.time import format_instant
-from pipelines.lakehouse.layout import WINDOWS, arrivals_table, windows_table
+from pipelines.lakehouse.layout import OutputTable, arrivals_table, output_tables, references_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import SUCCEEDED, runs_of
 from pipelines.quality.checks import CheckResult
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def check_reproducible(spark: SparkSession, lakehouse: Lakehouse, job: Job, output: OutputRange) -> CheckResult:
     """``reproducible``: each run that wrote a part of ``output`` last, run again, gives the fingerprint it gave.
 
-    Of :data:`EVERYTHING` the newest run alone is run again. Where no later run wrote over any of a run's windows, the
-    rows of the table are held to the same fingerprint. A run of a job file that has changed since cannot be run again:
+    Of :data:`EVERYTHING` the newest run alone is run again. Where no later run wrote over any of a run's results, the
+    rows of the tables are held to the same fingerprint. A run of a job file that has changed since cannot be run again:
     that fails, and says so.
     """
     runs = [run for run in runs_of(lakehouse, job.name) if run["kind"] == "replay" and run["status"] == SUCCEEDED]
@@ -38,12 +38,14 @@ def check_reproducible(spark: SparkSession, lakehouse: Lakehouse, job: Job, outp
 
 def _problems(spark: SparkSession, lakehouse: Lakehouse, job: Job, share: Share, run: Mapping[str, Any]) -> list[str]:
     from pipelines.replay.evaluate import recompute
-    from pipelines.replay.fingerprint import fingerprint
+    from pipelines.replay.fingerprint import together
 
     told = f"run {share.run_id} of {_told(share.wrote)}"
     if run["job_fingerprint"] != job.fingerprint:
         return [f"{told} cannot be run again: the job file has changed since; replay the range"]
-    versions = {part.name: share.read[arrivals_table(part.name)] for part in job.inputs}
+    versions = {part.name: share.read[arrivals_table(part.log)] for part in job.inputs}
+    tables = {one.name: references_table(one.name) for one in job.references}
+    versions |= {name: share.read[table] for name, table in tables.items() if table in share.read}
     gave, problems = run["output_fingerprint"], []
     try:
         again = recompute(make_plan(job, share.wrote, lakehouse, as_of=versions), job, lakehouse, spark)
@@ -52,13 +54,21 @@ def _problems(spark: SparkSession, lakehouse: Lakehouse, job: Job, share: Share,
     if again != gave:
         problems.append(f"{told} gave {gave}, and now gives {again} from the same arrivals")
     if share.whole:
-        rows = spark.read.format("delta").load(lakehouse.uri(windows_table(job)))
-        condition = WINDOWS.condition(share.wrote)
-        rows = rows if condition is None else rows.filter(condition)
-        held = fingerprint(rows.drop(WINDOWS.day)).fingerprint
+        held = together({one.table: _held(spark, lakehouse, one, share.wrote) for one in output_tables(job)})
         if held != gave:
-            problems.append(f"{told} gave {gave}, but {windows_table(job)} holds {held}: it was written past Tailrace")
+            names = ", ".join(one.table for one in output_tables(job))
+            problems.append(f"{told} gave {gave}, but {names} holds {held}: it was written past Tailrace")
     return problems
+
+
+def _held(spark: SparkSession, lakehouse: Lakehouse, one: OutputTable, output: OutputRange) -> str:
+    """The fingerprint of the rows that a table has in the range now."""
+    from pipelines.replay.fingerprint import fingerprint
+
+    rows = spark.read.format("delta").load(lakehouse.uri(one.table))
+    condition = one.layout.condition(output)
+    rows = rows if condition is None else rows.filter(condition)
+    return fingerprint(rows.drop(one.layout.day)).fingerprint
 
 
 def _result(problems: list[str], runs: int) -> CheckResult:

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from pipelines.core.errors import UsageError
 from pipelines.core.model import Job
 from pipelines.core.time import DAY, to_datetime
-from pipelines.lakehouse.layout import WINDOWS
+from pipelines.lakehouse.layout import WINDOWS, OutputTable
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import TIMESTAMP
 
@@ -23,33 +23,33 @@ _DAY = f"partition.{WINDOWS.day}"
 
 @dataclass(frozen=True, slots=True)
 class StreamDay:
-    """One UTC day of the live run's windows. ``identity`` changes when its files do; None rows: not counted."""
+    """One UTC day of the live run's results. ``identity`` changes when its files do; None rows: not counted."""
 
     day: date
     rows: int | None
     identity: str
 
 
-def stream_days(lakehouse: Lakehouse, job: Job) -> list[StreamDay]:
-    """The days of the job's live table, oldest first; nothing where it was never written.
+def stream_days(lakehouse: Lakehouse, job: Job, one: OutputTable) -> list[StreamDay]:
+    """The days of the live table of an output, oldest first; nothing where it was never written.
 
     A table that is not partitioned by ``output_date`` is read, the time column only, and all of its days change
     together.
     """
-    table = lakehouse.open(job.stream_windows)
+    table = lakehouse.open(one.live)
     if table is None:
         return []
     files = pa.table(table.get_add_actions(flatten=True))
     if _DAY in files.column_names:
         return _by_partition(files)
     theirs = {ours: name for name, ours in job.stream_columns}
-    return _by_rows(table, theirs.get(WINDOWS.time, WINDOWS.time))
+    return _by_rows(table, theirs.get(one.layout.time, one.layout.time))
 
 
-def is_streamed(lakehouse: Lakehouse, job: Job) -> bool:
+def is_streamed(lakehouse: Lakehouse, one: OutputTable) -> bool:
     """Whether there is a live run's table to look at; of a name in a catalog that is taken on trust."""
     try:
-        return lakehouse.open(job.stream_windows) is not None
+        return lakehouse.open(one.live) is not None
     except UsageError:
         return True
 
