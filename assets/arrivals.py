@@ -31,7 +31,7 @@ can still come is in `settled` of the results."""
 
 def arrivals_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.AssetsDefinition:
     """The asset ``<job>/arrivals``, partitioned by arrival day."""
-    tables = [arrivals_table(part.name) for part in job.inputs]
+    tables = [arrivals_table(part.name) for part in job.logs]
 
     @dg.asset(
         key=arrivals_key(job.name),
@@ -47,12 +47,10 @@ def arrivals_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.Ass
         context: dg.AssetExecutionContext, spark: SparkResource, lakehouse: LakehouseResource
     ) -> dg.MaterializeResult[None]:
         with as_failure():
-            ends = {part.name: _end_of(lakehouse.lakehouse, part.name) for part in job.inputs}
+            ends = {part.name: _end_of(lakehouse.lakehouse, part.name) for part in job.logs}
             days = range_of(context)
             found = [
-                day
-                for part in job.inputs
-                for day in arrived_days(spark.session(), lakehouse.lakehouse, part.name, days)
+                day for part in job.logs for day in arrived_days(spark.session(), lakehouse.lakehouse, part.name, days)
             ]
             about: dict[str, dg.MetadataValue] = {
                 f"{name}_end_of_log": dg.MetadataValue.text(end or "empty") for name, end in ends.items()

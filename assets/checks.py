@@ -3,16 +3,17 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import dagster as dg
 
 from assets.errors import as_failure
-from assets.keys import SPARK_POOL, arrivals_key, verdicts_key, windows_key
+from assets.keys import SPARK_POOL, arrivals_key, output_key, output_keys, verdicts_key
 from assets.ranges import checked_range
 from pipelines.core.errors import UsageError
 from pipelines.core.model import Job, OutputRange
-from pipelines.lakehouse.layout import windows_table
+from pipelines.lakehouse.layout import WINDOWS, OutputTable, output_tables
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.quality.check_result import SAMPLE_ROWS, CheckResult
 from resources.lakehouse import LakehouseResource
@@ -25,7 +26,8 @@ Check = Callable[["SparkSession", Lakehouse, Job, OutputRange], CheckResult]
 
 
 def spark_checks(job: Job) -> list[dg.AssetChecksDefinition]:
-    """``arrival_order``, ``arrival_contract``, ``conservation``, ``window_contract`` and ``reproducible``."""
+    """``arrival_order``, ``arrival_contract``, ``conservation``, ``window_contract`` (of other outputs than windows
+    ``output_contract``) and ``reproducible``."""
     return [
         _check(
             arrivals_key(job.name),
@@ -54,19 +56,22 @@ def spark_checks(job: Job) -> list[dg.AssetChecksDefinition]:
             job,
             _conservation,
         ),
-        _check(
-            windows_key(job.name),
-            "window_contract",
-            "Columns, keys, bounds and counts of the windows are as the job file requires: checked by Great"
-            " Expectations over the run's days, or by pandera on Spark if there are too many rows.",
-            job,
-            _window_contract,
+        *(
+            _check(
+                output_key(job, one),
+                "window_contract" if one.layout is WINDOWS else "output_contract",
+                "Columns, keys, bounds and counts of the results are as the job file requires: checked by Great"
+                " Expectations over the run's days, or by pandera on Spark if there are too many rows.",
+                job,
+                partial(_output_contract, one),
+            )
+            for one in output_tables(job)
         ),
         _check(
-            windows_key(job.name),
+            output_keys(job)[0],
             "reproducible",
             "The replay of the run's days, run again without writing, at the versions of the logs it read, gives the"
-            " same fingerprint, and the table has it. Executed on its own: the newest replay. It costs as much as the"
+            " same fingerprint, and the tables have it. Executed on its own: the newest replay. It costs as much as the"
             " replay.",
             job,
             _reproducible,
@@ -103,13 +108,13 @@ def _check(asset: dg.AssetKey, name: str, description: str, job: Job, check: Che
 def _arrival_order(spark: "SparkSession", lakehouse: Lakehouse, job: Job, output: OutputRange) -> CheckResult:
     from pipelines.quality.arrival_order import check_arrival_order
 
-    return _together([check_arrival_order(spark, lakehouse, part.name, output) for part in job.inputs])
+    return together([check_arrival_order(spark, lakehouse, part.name, output) for part in job.inputs])
 
 
 def _arrival_contract(spark: "SparkSession", lakehouse: Lakehouse, job: Job, output: OutputRange) -> CheckResult:
     from pipelines.quality.contracts import check_arrivals
 
-    return _together([check_arrivals(spark, lakehouse, part, output) for part in job.inputs])
+    return together([check_arrivals(spark, lakehouse, part, output) for part in job.logs])
 
 
 def _conservation(spark: "SparkSession", lakehouse: Lakehouse, job: Job, output: OutputRange) -> CheckResult:
@@ -118,17 +123,19 @@ def _conservation(spark: "SparkSession", lakehouse: Lakehouse, job: Job, output:
     return check_conservation(spark, lakehouse, job, output)
 
 
-def _window_contract(spark: "SparkSession", lakehouse: Lakehouse, job: Job, output: OutputRange) -> CheckResult:
-    from pipelines.quality.contracts import check_windows
-    from pipelines.quality.expectations import check_window_results
+def _output_contract(
+    one: OutputTable, spark: "SparkSession", lakehouse: Lakehouse, job: Job, output: OutputRange
+) -> CheckResult:
+    from pipelines.quality.expectations import check_results
+    from pipelines.quality.outputs import check_output
 
     try:
-        result = check_window_results(lakehouse, job, output)
+        result = check_results(lakehouse, job, one, output)
     except UsageError:
         # more rows than Great Expectations takes
-        result = check_windows(spark, lakehouse, job, output)
+        result = check_output(spark, lakehouse, job, one, output)
     if result is None:
-        return CheckResult("window_contract", False, False, 0, (), f"{windows_table(job)} is not written yet")
+        return CheckResult("output_contract", False, False, 0, (), f"{one.table} is not written yet")
     return result
 
 
@@ -138,8 +145,8 @@ def _reproducible(spark: "SparkSession", lakehouse: Lakehouse, job: Job, output:
     return check_reproducible(spark, lakehouse, job, output)
 
 
-def _together(results: Sequence[CheckResult]) -> CheckResult:
-    """The results of several inputs as one, with the descriptions of those that failed, or else of all."""
+def together(results: Sequence[CheckResult]) -> CheckResult:
+    """The results of several tables as one, with the descriptions of those that failed, or else of all."""
     failed = [result for result in results if not result.passed]
     counts = Counter[str]()
     for result in results:

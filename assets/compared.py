@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets.checks import evaluated
+from assets.checks import evaluated, together
 from assets.errors import as_failure
 from assets.keys import (
     SPARK_POOL,
+    output_keys,
     reconciliation_key,
     report_key,
-    stream_windows_key,
+    stream_output_keys,
     verdicts_key,
-    windows_key,
 )
 from assets.pages import address, page_of_report
 from assets.ranges import checked_range, days_in, range_of
@@ -24,8 +24,9 @@ from assets.replayed import listed
 from assets.tables import about_table
 from pipelines.core.intervals import format_range
 from pipelines.core.model import Job, OutputRange
+from pipelines.lakehouse.layout import output_tables, reconciliations_table
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.lakehouse.show import rows_of
+from pipelines.lakehouse.show import rows_of, tables_of
 from pipelines.quality.days import is_streamed
 from resources.lakehouse import LakehouseResource
 from resources.spark import SparkResource
@@ -39,7 +40,7 @@ def reconciliation_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> 
 
     @dg.asset(
         key=reconciliation_key(job.name),
-        deps=[windows_key(job.name), stream_windows_key(job.name)],
+        deps=[*output_keys(job), *stream_output_keys(job)],
         group_name=job.name,
         partitions_def=partitions,
         backfill_policy=dg.BackfillPolicy.single_run(),
@@ -47,32 +48,46 @@ def reconciliation_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> 
         kinds={"spark", "delta"},
         code_version=job.fingerprint,
         description=(
-            "Every window result that differs between the replay and the live run, with its cause.\n\n"
-            f"Table `reconciliations/{job.name}`, against `{job.stream_windows}`. Without a live run"
-            " nothing is compared."
+            "Every result that differs between the replay and the live run, with its cause.\n\n"
+            + "\n".join(
+                f"Table `{reconciliations_table(job, one)}`, against `{one.live}`." for one in output_tables(job)
+            )
+            + " Without a live run nothing is compared."
         ),
-        metadata={"against": job.stream_windows},
+        metadata={"against": ", ".join(one.live for one in output_tables(job))},
     )
     def reconciliation(
         context: dg.AssetExecutionContext, spark: SparkResource, lakehouse: LakehouseResource
     ) -> dg.MaterializeResult[None]:
         from pipelines.reconcile.run import reconcile
 
-        output = range_of(context)
+        output, results = range_of(context), {}
         with as_failure():
-            if not is_streamed(lakehouse.lakehouse, job):
-                context.log.warning(f"{job.stream_windows} was never written: there is nothing to compare with")
-                return dg.MaterializeResult(metadata={"compared": False})
-            result = reconcile(job, output, lakehouse.lakehouse, spark=spark.session(), progress=context.log.info)
+            for one in output_tables(job):
+                if not is_streamed(lakehouse.lakehouse, one):
+                    context.log.warning(f"{one.live} was never written: there is nothing to compare with")
+                    continue
+                results[one.output] = reconcile(
+                    job,
+                    output,
+                    lakehouse.lakehouse,
+                    name=one.output,
+                    spark=spark.session(),
+                    progress=context.log.info,
+                )
             by_day = _by_day(lakehouse.lakehouse, job, output)
-            table = about_table(lakehouse.lakehouse, result.table, job)
-        for sentence in (*result.notes, *result.story):
-            context.log.info(sentence)
-        for partition, _ in days_in(output):
-            about_day = _of_day(by_day[date.fromisoformat(partition)], result.by_cause)
+        for result in results.values():
+            for sentence in (*result.notes, *result.story):
+                context.log.info(sentence)
+        causes = list(dict.fromkeys(cause for result in results.values() for cause in result.by_cause))
+        about = _of_runs(results)
+        if len(results) == 1:
+            about |= about_table(lakehouse.lakehouse, next(iter(results.values())).table, job)
+        for partition, _ in days_in(output) if results else ():
+            about_day = _of_day(by_day[date.fromisoformat(partition)], causes)
             report = {"report": page_of_report(job.name, partition)}
-            context.add_asset_metadata({**about_day, **report, **_of_run(result), **table}, partition_key=partition)
-        return dg.MaterializeResult(metadata={"compared": True})
+            context.add_asset_metadata({**about_day, **report, **about}, partition_key=partition)
+        return dg.MaterializeResult(metadata={"compared": bool(results)})
 
     return reconciliation
 
@@ -94,15 +109,18 @@ def matches_stream_check(job: Job) -> dg.AssetChecksDefinition:
     def matches_stream(context: dg.AssetCheckExecutionContext, lakehouse: LakehouseResource) -> dg.AssetCheckResult:
         from pipelines.quality.expectations import check_matches_stream
 
+        output = checked_range(context.run.tags)
         with as_failure():
-            streamed = is_streamed(lakehouse.lakehouse, job)
-            output = checked_range(context.run.tags)
-            result = check_matches_stream(lakehouse.lakehouse, job, output) if streamed else None
-        if result is None:
-            missing = "nothing was reconciled yet" if streamed else f"{job.stream_windows} was never written"
+            streamed = [one for one in output_tables(job) if is_streamed(lakehouse.lakehouse, one)]
+            results = [check_matches_stream(lakehouse.lakehouse, job, one, output) for one in streamed]
+        compared = [result for result in results if result is not None]
+        if not compared:
+            names = " and ".join(one.live for one in output_tables(job))
+            missing = "nothing was reconciled yet" if streamed else f"{names} was never written"
             return dg.AssetCheckResult(
                 passed=False, severity=dg.AssetCheckSeverity.WARN, description=f"{missing}: nothing was compared"
             )
+        result = together(compared)
         if result.passed:
             return evaluated(replace(result, description=f"no difference: {result.description}"))
         # every row here differs, so status and cause are enough
@@ -117,7 +135,7 @@ def report_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.Asset
 
     @dg.asset(
         key=report_key(job.name),
-        deps=[reconciliation_key(job.name), windows_key(job.name), verdicts_key(job.name)],
+        deps=[reconciliation_key(job.name), *output_keys(job), verdicts_key(job.name)],
         group_name=job.name,
         partitions_def=partitions,
         backfill_policy=dg.BackfillPolicy.single_run(),
@@ -163,6 +181,13 @@ def _of_day(differing: Counter[str], causes: Iterable[str]) -> dict[str, dg.Meta
     return {"differing": dg.MetadataValue.int(differing.total()), **by_cause}
 
 
+def _of_runs(results: Mapping[str, "Reconciliation"]) -> dict[str, dg.MetadataValue]:
+    """What each comparison gave; with several outputs, each entry begins with the output's name."""
+    if len(results) == 1:
+        return _of_run(next(iter(results.values())))
+    return {f"{name}_{key}": value for name, result in results.items() for key, value in _of_run(result).items()}
+
+
 def _of_run(result: "Reconciliation") -> dict[str, dg.MetadataValue]:
     about: dict[str, dg.MetadataValue] = {
         "run_equal": dg.MetadataValue.int(result.equal),
@@ -177,9 +202,10 @@ def _of_run(result: "Reconciliation") -> dict[str, dg.MetadataValue]:
 
 def _by_day(lakehouse: Lakehouse, job: Job, output: OutputRange) -> Mapping[date, Counter[str]]:
     """Differences by output day and cause."""
-    rows = rows_of(job, "reconciliations", lakehouse, output)
     found: dict[date, Counter[str]] = defaultdict(Counter)
-    wanted: list[dict[str, Any]] = [] if rows is None else rows.select(["output_date", "cause"]).to_pylist()
-    for row in wanted:
-        found[row["output_date"]][row["cause"]] += 1
+    for name in tables_of(job):
+        rows = rows_of(job, name, lakehouse, output) if name.startswith("reconciliations") else None
+        wanted: list[dict[str, Any]] = [] if rows is None else rows.select(["output_date", "cause"]).to_pylist()
+        for row in wanted:
+            found[row["output_date"]][row["cause"]] += 1
     return found

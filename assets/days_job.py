@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets.keys import JOB_TAG, days_name, stream_windows_key
+from assets.keys import JOB_TAG, days_name, stream_output_keys
 from assets.ranges import RANGE_END_TAG, RANGE_START_TAG
 from pipelines.core.model import Job
 
@@ -17,7 +17,7 @@ def days_job(job: Job) -> "UnresolvedAssetJobDefinition":
     group = dg.AssetSelection.groups(job.name)
     return dg.define_asset_job(
         days_name(job.name),
-        selection=group - dg.AssetSelection.assets(stream_windows_key(job.name)),
+        selection=group - dg.AssetSelection.assets(*stream_output_keys(job)),
         description=f"Looks at the arrivals of the chosen days, replays {job.name} over them, and checks both.",
         tags={JOB_TAG: job.name},
         executor_def=dg.in_process_executor,

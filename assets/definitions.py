@@ -20,10 +20,11 @@ from assets.replay_job import replay_job
 from assets.replayed import replayed_assets
 from assets.schedules import daily_schedule
 from assets.sensors import lost_sensor, stale_sensor
-from assets.stream_windows import stream_windows_asset
+from assets.stream_windows import stream_asset
 from pipelines.core.errors import UsageError
 from pipelines.core.model import Job
 from pipelines.job.folder import load_folder
+from pipelines.lakehouse.layout import output_tables
 from pipelines.lakehouse.root import Lakehouse
 from resources.lakehouse import LakehouseResource, lakehouse_root
 from resources.spark import SparkResource
@@ -63,7 +64,7 @@ def _of_job(job: Job, path: Path, lakehouse: Lakehouse) -> dg.Definitions:
     return dg.Definitions(
         assets=[
             arrivals_asset(job, partitions),
-            stream_windows_asset(job, partitions),
+            *(stream_asset(job, one, partitions) for one in output_tables(job)),
             replayed_assets(job, partitions),
             reconciliation_asset(job, partitions),
             report_asset(job, partitions),

@@ -10,7 +10,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.keys import LOST_TAG, days_name, replay_name, windows_key
+from assets.keys import LOST_TAG, days_name, is_output_key, replay_name
 from assets.ranges import days_of_tags
 from assets.replay_job import replayed_by
 from pipelines.core.model import OutputRange
@@ -68,7 +68,8 @@ def _output(run: dg.DagsterRun, job_name: str) -> OutputRange | None:
     if run.job_name == replay_name(job_name):
         return replayed_by(job_name, run.run_config)
     selected = run.asset_selection
-    if run.job_name == days_name(job_name) or (selected is not None and windows_key(job_name) in selected):
+    replayed = any(is_output_key(job_name, key) for key in selected or ())
+    if run.job_name == days_name(job_name) or replayed:
         return days_of_tags(run.tags)
     return None
 

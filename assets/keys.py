@@ -2,6 +2,9 @@
 
 import dagster as dg
 
+from pipelines.core.model import Job
+from pipelines.lakehouse.layout import WINDOWS, OutputTable, output_tables
+
 WHY_TAG = "tailrace/why"
 """Run tag: why a sensor or a schedule asked for the run; kept in the run ledger as its reason."""
 JOB_TAG = "tailrace/job"
@@ -21,9 +24,19 @@ def arrivals_key(job_name: str) -> dg.AssetKey:
     return dg.AssetKey([job_name, "arrivals"])
 
 
-def windows_key(job_name: str) -> dg.AssetKey:
-    """``<job>/windows``"""
-    return dg.AssetKey([job_name, "windows"])
+def output_key(job: Job, one: OutputTable) -> dg.AssetKey:
+    """``<job>/windows``, or ``<job>/outputs/<output>``"""
+    return dg.AssetKey([job.name, "windows"] if one.layout is WINDOWS else [job.name, "outputs", one.output])
+
+
+def output_keys(job: Job) -> list[dg.AssetKey]:
+    """The assets of the job's outputs."""
+    return [output_key(job, one) for one in output_tables(job)]
+
+
+def is_output_key(job_name: str, key: dg.AssetKey) -> bool:
+    """Whether that is the asset of an output of the job of that name."""
+    return key.path[0] == job_name and key.path[1] in ("windows", "outputs")
 
 
 def verdicts_key(job_name: str) -> dg.AssetKey:
@@ -31,9 +44,15 @@ def verdicts_key(job_name: str) -> dg.AssetKey:
     return dg.AssetKey([job_name, "verdicts"])
 
 
-def stream_windows_key(job_name: str) -> dg.AssetKey:
-    """``<job>/stream_windows``"""
-    return dg.AssetKey([job_name, "stream_windows"])
+def stream_output_key(job: Job, one: OutputTable) -> dg.AssetKey:
+    """``<job>/stream_windows``, or ``<job>/stream_outputs/<output>``"""
+    is_windows = one.layout is WINDOWS
+    return dg.AssetKey([job.name, "stream_windows"] if is_windows else [job.name, "stream_outputs", one.output])
+
+
+def stream_output_keys(job: Job) -> list[dg.AssetKey]:
+    """The assets of the live run's results."""
+    return [stream_output_key(job, one) for one in output_tables(job)]
 
 
 def reconciliation_key(job_name: str) -> dg.AssetKey:

@@ -50,7 +50,7 @@ def days_of(job: Job, lakehouse: Lakehouse) -> tuple[date, date | None]:
     if first is not None and end is not None:
         return first, end
     reach = reach_of(job)
-    spans = [span for part in job.inputs for span in _spans(lakehouse, arrivals_table(part.name))]
+    spans = [span for part in job.logs for span in _spans(lakehouse, arrivals_table(part.name))]
     if not spans:
         return first or DEFAULT_START, end
     after_us = UNBOUNDED_MARGIN_US if reach.after_us is None else reach.after_us

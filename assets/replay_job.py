@@ -7,17 +7,18 @@ from typing import Any
 import dagster as dg
 
 from assets.errors import as_failure
-from assets.keys import JOB_TAG, SPARK_POOL, replay_name, verdicts_key, windows_key
+from assets.keys import JOB_TAG, SPARK_POOL, replay_name
 from assets.partitions import DEFAULT_START
 from assets.ranges import days_in, key_of
-from assets.replayed import counted, logged_replay, of_day, of_run, why
+from assets.replayed import counted, logged_replay, of_day, of_run, tables_of, why
 from pipelines.core.errors import UsageError
 from pipelines.core.intervals import parse_range
 from pipelines.core.model import Job, OutputRange
 from pipelines.core.time import DAY, parse_instant
-from pipelines.plan.definition import Plan, instant_or_none
+from pipelines.plan.definition import instant_or_none
 from pipelines.quality.days import WrittenDay, written_days
 from pipelines.replay.builder import LogReads
+from pipelines.replay.summary import RunSummary
 from resources.lakehouse import LakehouseResource
 from resources.spark import SparkResource
 
@@ -77,7 +78,7 @@ def replay_job(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.JobDefi
             names = counted(lakehouse.lakehouse, job)
         known = set(partitions.get_partition_keys())
         about_run = why(context.run) | of_run(summary)
-        for event in _events(job, logs, plan, about_run, summary.output_fingerprint, days, names):
+        for event in _events(job, logs, summary, about_run, days, names):
             if event.partition in known:
                 context.log_event(event)
 
@@ -103,18 +104,18 @@ def replay_job(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.JobDefi
 def _events(
     job: Job,
     logs: LogReads,
-    plan: Plan,
+    summary: RunSummary,
     about_run: dict[str, dg.MetadataValue],
-    fingerprint: str,
     days: dict[date, WrittenDay],
     names: Sequence[str],
 ) -> Iterator[dg.AssetMaterialization | dg.AssetObservation]:
     """An asset event for each day of the run, with the same metadata as a partition has."""
-    tags = {"dagster/data_version": fingerprint, "dagster/code_version": job.fingerprint}
-    for key in (windows_key(job.name), verdicts_key(job.name)):
+    plan = summary.plan
+    for key, table in tables_of(job).items():
+        tags = {"dagster/data_version": summary.fingerprint_of(table), "dagster/code_version": job.fingerprint}
         for partition, part, whole in _touched(plan.output, days):
             day = days[date.fromisoformat(partition)]
-            about = of_day(logs, plan, part, day, names, windows=key == windows_key(job.name)) | about_run
+            about = of_day(logs, plan, part, day, names, table) | about_run
             if whole:
                 yield dg.AssetMaterialization(key, partition=partition, metadata=about, tags=tags)
             else:

@@ -1,4 +1,4 @@
-"""``<job>/windows`` and ``<job>/verdicts``: one replay over the output days of a run."""
+"""``<job>/verdicts`` and the assets of the job's outputs: one replay over the output days of a run."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
@@ -7,7 +7,7 @@ from typing import get_args
 import dagster as dg
 
 from assets.errors import as_failure
-from assets.keys import SPARK_POOL, WHY_TAG, arrivals_key, verdicts_key, windows_key
+from assets.keys import SPARK_POOL, WHY_TAG, arrivals_key, output_key, verdicts_key
 from assets.pages import page_of_report
 from assets.partitions import arrivals_mapping
 from assets.ranges import days_in, key_of, range_of
@@ -16,7 +16,7 @@ from pipelines.core.intervals import format_ends, format_range
 from pipelines.core.model import REASONS, Job, OutputRange, Verdict
 from pipelines.core.time import SECOND, to_datetime
 from pipelines.job.describe import describe_policy, describe_read_range
-from pipelines.lakehouse.layout import verdicts_table, windows_table
+from pipelines.lakehouse.layout import WINDOWS, output_tables, verdicts_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import runs_of
 from pipelines.plan.definition import Plan, instant_or_none
@@ -24,6 +24,7 @@ from pipelines.plan.read_range import reach_of
 from pipelines.plan.stages import describe_plan
 from pipelines.quality.days import WrittenDay, written_days
 from pipelines.replay.builder import LogReads, settled_by
+from pipelines.replay.fingerprint import together
 from pipelines.replay.run import replay
 from pipelines.replay.summary import RunSummary
 from resources.lakehouse import LakehouseResource
@@ -33,10 +34,10 @@ _COUNTS = ("counts_by_verdict", "counts_by_reason")
 
 
 def replayed_assets(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.AssetsDefinition:
-    """The assets ``<job>/windows`` and ``<job>/verdicts``, partitioned by output day, made by one computation."""
+    """The asset ``<job>/verdicts`` and one for each output, partitioned by output day, made by one computation."""
 
     @dg.multi_asset(
-        name=f"{job.name}__windows_and_verdicts",
+        name=f"{job.name}__replayed",
         specs=_specs(job),
         partitions_def=partitions,
         group_name=job.name,
@@ -44,7 +45,7 @@ def replayed_assets(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.As
         can_subset=False,
         pool=SPARK_POOL,
     )
-    def windows_and_verdicts(
+    def replayed(
         context: dg.AssetExecutionContext, spark: SparkResource, lakehouse: LakehouseResource
     ) -> Iterator[dg.MaterializeResult[None]]:
         output = range_of(context)
@@ -55,17 +56,16 @@ def replayed_assets(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.As
             days = written_days(spark.session(), lakehouse.lakehouse, job, plan)
             names = counted(lakehouse.lakehouse, job)
             about_run = why(context.run) | of_run(summary)
-            tables = {key: about_table(lakehouse.lakehouse, name, job) for key, (name, _) in _about(job).items()}
-        for key, table in tables.items():
+        for key, table in tables_of(job).items():
+            about = about_table(lakehouse.lakehouse, table, job)
             for partition, part in days_in(output):
                 day = days[date.fromisoformat(partition)]
-                about_day = of_day(logs, plan, part, day, names, windows=key == windows_key(job.name))
                 # also the run's metadata goes to each partition: metadata of the run as a whole would be shown first
-                about = about_day | about_run | table
-                context.add_asset_metadata(about, asset_key=key, partition_key=partition)
-            yield dg.MaterializeResult(asset_key=key, data_version=dg.DataVersion(summary.output_fingerprint))
+                about_day = of_day(logs, plan, part, day, names, table) | about_run | about
+                context.add_asset_metadata(about_day, asset_key=key, partition_key=partition)
+            yield dg.MaterializeResult(asset_key=key, data_version=dg.DataVersion(summary.fingerprint_of(table)))
 
-    return windows_and_verdicts
+    return replayed
 
 
 def logged_replay(
@@ -130,9 +130,10 @@ def counted(lakehouse: Lakehouse, job: Job) -> list[str]:
 
 
 def of_day(
-    logs: LogReads, plan: Plan, part: OutputRange, day: WrittenDay, names: Sequence[str], *, windows: bool
+    logs: LogReads, plan: Plan, part: OutputRange, day: WrittenDay, names: Sequence[str], table: str
 ) -> dict[str, dg.MetadataValue]:
-    """Metadata of one output day: what a replay of this day alone would read and give, and where its report is.
+    """Metadata of one output day of ``table``: what a replay of this day alone would read and give, and where its
+    report is.
 
     ``names`` comes from :func:`counted`. Each count is an entry of its own, because Dagster plots those.
     """
@@ -142,12 +143,14 @@ def of_day(
     settled, unsettled = (True, None) if plan.settled else settled_by(found, ends_us)
     read = found.range
     counts = day.counts_by_verdict + day.counts_by_reason
+    rows = {name: one.rows for name, one in day.results.items()}
+    fingerprints = {name: one.fingerprint for name, one in day.results.items()}
     about: dict[str, dg.MetadataValue] = {
-        "dagster/partition_row_count": dg.MetadataValue.int(day.windows if windows else day.verdict_rows),
+        "dagster/partition_row_count": dg.MetadataValue.int(rows.get(table, day.verdict_rows)),
         "events": dg.MetadataValue.int(day.events),
         **{f"events_{name}": dg.MetadataValue.int(counts[name]) for name in names},
-        "windows": dg.MetadataValue.int(day.windows),
-        "output_fingerprint": dg.MetadataValue.text(day.fingerprint),
+        **{name.partition("/")[0] if len(rows) == 1 else name: dg.MetadataValue.int(n) for name, n in rows.items()},
+        "output_fingerprint": dg.MetadataValue.text(fingerprints.get(table) or together(fingerprints)),
         "read_from": dg.MetadataValue.text(instant_or_none(read.from_us) or "the log's beginning"),
         "read_to": dg.MetadataValue.text(instant_or_none(read.to_us) or "the log's end"),
         "settled": dg.MetadataValue.bool(settled),
@@ -175,20 +178,24 @@ def _specs(job: Job) -> list[dg.AssetSpec]:
             kinds={"spark", "delta"},
             metadata={"profile": job.profile, "read_rule": reach.rule},
         )
-        for key, (table, text) in _about(job).items()
+        for key, table in tables_of(job).items()
+        for text in [_first_sentence(job, table)]
     ]
 
 
-def _about(job: Job) -> dict[dg.AssetKey, tuple[str, str]]:
-    """Table and first sentence of both assets. Lists show the sentence without rendering Markdown."""
-    kept = ", but for events accepted without a reason" if job.keep_verdicts == "exceptions" else ""
-    return {
-        windows_key(job.name): (
-            windows_table(job),
-            "The window results of the replay, by the UTC day on which the window ends.",
-        ),
-        verdicts_key(job.name): (
-            verdicts_table(job),
-            f"The verdict on each event, with its reasons, by the UTC day of its arrival{kept}.",
-        ),
+def tables_of(job: Job) -> dict[dg.AssetKey, str]:
+    """The tables that a replay writes, by asset."""
+    return {output_key(job, one): one.table for one in output_tables(job)} | {
+        verdicts_key(job.name): verdicts_table(job)
     }
+
+
+def _first_sentence(job: Job, table: str) -> str:
+    """What the table has. Lists show the sentence without rendering Markdown."""
+    if table == verdicts_table(job):
+        kept = ", but for events accepted without a reason" if job.keep_verdicts == "exceptions" else ""
+        return f"The verdict on each event, with its reasons, by the UTC day of its arrival{kept}."
+    (one,) = (one for one in output_tables(job) if one.table == table)
+    if one.layout is WINDOWS:
+        return "The window results of the replay, by the UTC day on which the window ends."
+    return f"The rows of output {one.output} of the replay, by the UTC day of their system timestamp."

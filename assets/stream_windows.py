@@ -1,4 +1,5 @@
-"""``<job>/stream_windows``: the windows of the live run by day, which Dagster observes and never makes."""
+"""``<job>/stream_windows``, or one asset for each output: results of the live run by day, which Dagster observes and
+never makes."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,13 +7,14 @@ from typing import Any
 import dagster as dg
 
 from assets.errors import as_failure
-from assets.keys import stream_windows_key
+from assets.keys import stream_output_key
 from assets.ranges import key_of
 from pipelines.core.model import Job
+from pipelines.lakehouse.layout import WINDOWS, OutputTable
 from pipelines.quality.days import StreamDay, stream_days
 from resources.lakehouse import LakehouseResource
 
-_ABOUT = """The window results of the live run, by the UTC day on which the window ends.
+_ABOUT = """{what} of the live run, by UTC day.
 
 Table `{table}`, which `tailrace stream` or the streaming job itself writes. *Observe* it to see the rows of each
 day, and a data version that changes when the day's files do. A day that is new or changed then counts as materialised,
@@ -20,25 +22,26 @@ because the live run has made it; Dagster itself never does."""
 _VERSION_TAG = "dagster/data_version"
 
 
-def stream_windows_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.AssetsDefinition:
-    """The observable asset ``<job>/stream_windows``, partitioned by output day."""
-    key = stream_windows_key(job.name)
+def stream_asset(job: Job, one: OutputTable, partitions: dg.PartitionsDefinition[str]) -> dg.AssetsDefinition:
+    """The observable asset of the live run's results of an output, partitioned by output day."""
+    key = stream_output_key(job, one)
+    what = "The window results" if one.layout is WINDOWS else f"The rows of output {one.output}"
     spec = dg.AssetSpec(
         key,
         group_name=job.name,
         partitions_def=partitions,
-        description=_ABOUT.format(table=job.stream_windows),
+        description=_ABOUT.format(what=what, table=one.live),
         kinds={"delta"},
-        metadata={"dagster/table_name": job.stream_windows},
+        metadata={"dagster/table_name": one.live},
         # each day is observed on its own, with metadata, so there is no observation of the asset as a whole
         skippable=True,
     )
 
     # Dagster has types for its other decorators, not for this one
-    @dg.multi_observable_source_asset(name=f"{job.name}__stream_windows", specs=[spec])  # type: ignore[untyped-decorator]
+    @dg.multi_observable_source_asset(name="__".join(key.path), specs=[spec])  # type: ignore[untyped-decorator]
     def stream_windows(context: dg.AssetExecutionContext, lakehouse: LakehouseResource) -> Iterator[dg.ObserveResult]:
         with as_failure():
-            days = stream_days(lakehouse.lakehouse, job)
+            days = stream_days(lakehouse.lakehouse, job, one)
         known = set(partitions.get_partition_keys())
         before = context.instance.event_log_storage.get_latest_tags_by_partition(
             key, dg.DagsterEventType.ASSET_MATERIALIZATION, [_VERSION_TAG]
@@ -50,7 +53,7 @@ def stream_windows_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> 
                 if before.get(key_of(day.day), {}).get(_VERSION_TAG) != day.identity:
                     changed += 1
                     context.log_event(dg.AssetMaterialization(key, **_event(day)))
-        context.log.info(f"{len(days)} days in {job.stream_windows}, {changed} of them new or changed")
+        context.log.info(f"{len(days)} days in {one.live}, {changed} of them new or changed")
         yield from ()
 
     assert isinstance(stream_windows, dg.AssetsDefinition)

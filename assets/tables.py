@@ -16,12 +16,12 @@ _COLUMNS = {
     "kind": "event or punctuation",
     "lifetime_end": "stream_insight: where the event's lifetime ends; null while open",
     "missed_windows": "atlas: windows that closed before the event came",
-    "output_date": "UTC date of window_end; the table is partitioned by it",
+    "output_date": "UTC date of window_end, or of system_timestamp; the table is partitioned by it",
     "punctuation_time": "how far a punctuation advances the watermark",
     "reasons": "why the event was moved or refused",
     "sequence": "rises inside an input partition",
     "status": "different, missing on a side, or duplicated",
-    "system_timestamp": "the time the event counts at; null if it counts nowhere",
+    "system_timestamp": "the time the event or the row counts at; null if it counts nowhere",
     "verdict": "accepted, adjusted, dropped or partial",
     "watermark": "lower bound on event times when the event arrived",
     "window_id": "which of the job's windows, where it has several",
@@ -37,7 +37,7 @@ def about_table(lakehouse: Lakehouse, name: str, job: Job) -> dict[str, dg.Metad
     table = lakehouse.open(name)
     if table is None:
         return about
-    words = {**_COLUMNS, **{one.name: _text(one) for one in job.window_query.aggregates}}
+    words = {**_COLUMNS, **({one.name: _text(one) for one in job.window_query.aggregates} if job.steps is None else {})}
     columns = [
         dg.TableColumn(
             field.name,

@@ -18,20 +18,31 @@ AGAINST = Annotated[
         "--against", metavar="TABLE", help="The live run's table: in the lakehouse, a Delta URI, a catalog name."
     ),
 ]
+OUTPUT = Annotated[
+    str | None, typer.Option("--output", metavar="NAME", help="One of several outputs; left out: all of them.")
+]
 
 
-def reconcile(job: JOB, from_: FROM = None, to: TO = None, against: AGAINST = None) -> None:
-    """Compare windows with what the live run wrote; name each difference and its cause."""
+def reconcile(job: JOB, from_: FROM = None, to: TO = None, output: OUTPUT = None, against: AGAINST = None) -> None:
+    """Compare results with what the live run wrote; name each difference and its cause."""
+    from pipelines.lakehouse.layout import output_tables
     from pipelines.reconcile.run import STEPS
     from pipelines.reconcile.run import reconcile as run
 
-    found, output = find_job(job), output_range(from_, to)
-    with progress(f"reconcile {found.name}", STEPS) as advance:
-        result = run(found, output, context().lakehouse, against=against, progress=advance)
-    for text in result.notes:
+    found, wanted = find_job(job), output_range(from_, to)
+    every = [one.output for one in output_tables(found)]
+    names = [output] if output is not None or against is not None else every
+    with progress(f"reconcile {found.name}", STEPS * len(names)) as advance:
+        results = [
+            run(found, wanted, context().lakehouse, name=name, against=against, progress=advance) for name in names
+        ]
+    for text in dict.fromkeys(text for result in results for text in result.notes):
         note(f"note: {text}")
-    emit(result.as_dict(), _lines(result))
-    if result.differing:
+    differing = any(result.differing for result in results)
+    data = [result.as_dict() for result in results]
+    several = {"job": found.name, "agrees": not differing, "outputs": dict(zip(names, data, strict=True))}
+    emit(data[0] if len(data) == 1 else several, (line for result in results for line in _lines(result)))
+    if differing:
         raise typer.Exit(1)
 
 

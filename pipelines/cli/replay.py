@@ -50,6 +50,7 @@ def _lines(summary: RunSummary) -> Iterator[str]:
         yield f"  read {files} file(s) of {table}, {format_bytes(found.bytes_read[table])}"
     for table, rows in found.rows_written.items():
         yield f"  wrote {rows} row(s) to {table}, version {found.versions_written[table]}, by {found.writer}"
-    yield f"  fingerprint of the windows {found.output_fingerprint}"
+    kind = "windows" if len(found.fingerprints) == 1 and "windows/" in next(iter(found.fingerprints)) else "outputs"
+    yield f"  fingerprint of the {kind} {found.output_fingerprint}"
     if not summary.plan.settled:
         yield f"  unsettled: {summary.plan.unsettled}"

@@ -183,6 +183,11 @@ class Job:
         """The query, if it is more than one step with one window."""
         return self.query if isinstance(self.query, Steps) else None
 
+    @property
+    def logs(self) -> tuple[Input, ...]:
+        """The inputs that have an arrival log of their own."""
+        return tuple(part for part in self.inputs if part.same_log_as is None)
+
     def input(self, name: str) -> Input:
         """The input of that name; KeyError if there is none."""
         return {source.name: source for source in self.inputs}[name]

@@ -8,7 +8,8 @@ from typing import Any
 
 from pipelines.core import model
 from pipelines.core.errors import JobFileError, UsageError
-from pipelines.core.steps import Steps, columns_of
+from pipelines.core.results import known_columns
+from pipelines.core.steps import SYSTEM_TIMESTAMP, Steps, columns_of
 from pipelines.job import schema
 from pipelines.job.diagnostics import JobFile
 from pipelines.job.inputs import build_input, check_same_log
@@ -96,6 +97,6 @@ def _result_columns(
     """Columns of the job's result that are no window's; none if it has several outputs."""
     if isinstance(query, model.Query):
         return [*map(model.output_name, query.group_by), *(one.name for one in query.aggregates)]
-    known = {one.name: [column.name for column in one.columns] for one in inputs}
-    known |= {one.name: [column.name for column in one.columns] for one in references}
-    return list(columns_of(query.outputs[0].rows, query, known)) if len(query.outputs) == 1 else []
+    if len(query.outputs) != 1:
+        return []
+    return [*columns_of(query.outputs[0].rows, query, known_columns(inputs, references)), SYSTEM_TIMESTAMP]

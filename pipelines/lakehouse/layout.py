@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pipelines.core.model import Job, OutputRange
-from pipelines.core.steps import origin_of
+from pipelines.core.results import key_columns, output_columns
+from pipelines.core.steps import WINDOW_COLUMNS, origin_of
 from pipelines.core.time import DAY, format_instant, to_datetime
 
 
@@ -86,9 +87,19 @@ def output_tables(job: Job) -> tuple[OutputTable, ...]:
     )
 
 
-def has_one_window_table(job: Job) -> bool:
-    """Whether the job's results are in ``windows/<job>``."""
-    return output_tables(job)[0].layout is WINDOWS
+def table_columns(job: Job, one: OutputTable) -> tuple[str, ...]:
+    """The columns of an output's table."""
+    columns = output_columns(job, one.output)
+    taken = {name.lower() for name in columns}
+    times = [] if one.layout is WINDOWS else [one.layout.time]
+    times += [*WINDOW_COLUMNS] if one.has_windows else []
+    return (*(name for name in times if name not in taken), *columns, one.layout.day)
+
+
+def row_keys(job: Job, one: OutputTable) -> tuple[str, ...] | None:
+    """The columns that identify a row of an output's table; None if nothing does."""
+    keys = key_columns(job, one.output) if one.has_windows else None
+    return None if keys is None else (*WINDOW_COLUMNS, *keys)
 
 
 def verdicts_table(job: Job) -> str:

@@ -115,6 +115,7 @@ RUNS = pa.schema(
         ("scans", pa.map_(pa.string(), pa.int64())),
         ("warnings", pa.list_(pa.field("element", pa.string()))),
         ("output_fingerprint", pa.string()),
+        ("fingerprints", pa.map_(pa.string(), pa.string())),
         ("writer", pa.string()),
         ("started_at", TIMESTAMP),
         ("finished_at", TIMESTAMP),
@@ -125,9 +126,9 @@ RUNS = pa.schema(
 """One row a run. ``status``: ``running`` | ``succeeded`` | ``failed`` | ``abandoned`` (its process died).
 
 Maps: ``versions_read`` and ``versions_written`` from table to Delta version, ``rows_written`` from table to rows,
-``files_planned`` .. ``scans`` from table to what the plan foretold and Spark opened,
-``engine`` from component to version. Nulls in ``output_from`` .. ``read_to`` are open ends. ``process`` is
-``host/pid``.
+``files_planned`` .. ``scans`` from table to what the plan foretold and Spark opened, ``fingerprints`` from the table of
+each output to its own, ``engine`` from component to version. Nulls in ``output_from`` .. ``read_to`` are open ends.
+``process`` is ``host/pid``.
 """
 
 

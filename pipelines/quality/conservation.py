@@ -124,7 +124,7 @@ def _events(
 
     frames = []
     for part in job.inputs:
-        name = arrivals_table(part.name)
+        name = arrivals_table(part.log)
         rows = _at(spark, lakehouse, name, None if versions is None else versions[name]).filter("kind = 'event'")
         frames.append(rows.select(F.lit(part.name).alias("input"), *_KEYS[1:], "arrival_time", ARRIVALS.day))
     return reduce(lambda left, right: left.unionByName(right), frames)

@@ -133,15 +133,11 @@ def windows_contract(job: Job, spark: SparkSession) -> Contract:
 
 def check_arrivals(spark: SparkSession, lakehouse: Lakehouse, part: Input, output: OutputRange) -> CheckResult:
     """Whether ``arrivals/<input>`` keeps its contract over ``output``; a log that is not written has no rows."""
-    return _check(spark, lakehouse, arrivals_contract(part), output)
+    return check(spark, lakehouse, arrivals_contract(part), output)
 
 
-def check_windows(spark: SparkSession, lakehouse: Lakehouse, job: Job, output: OutputRange) -> CheckResult:
-    """Whether ``windows/<job>`` keeps its contract over the window ends in ``output``."""
-    return _check(spark, lakehouse, windows_contract(job, spark), output)
-
-
-def _check(spark: SparkSession, lakehouse: Lakehouse, contract: Contract, output: OutputRange) -> CheckResult:
+def check(spark: SparkSession, lakehouse: Lakehouse, contract: Contract, output: OutputRange) -> CheckResult:
+    """Whether the table keeps ``contract`` over ``output``."""
     if lakehouse.open(contract.table) is None:
         return CheckResult(contract.name, True, True, 0, (), f"{contract.table} is not written yet: no rows")
     return check_frame(table_rows(spark, lakehouse, contract.table, contract.layout.condition(output)), contract)

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from pipelines.core.errors import UsageError
 from pipelines.core.intervals import days_of
 from pipelines.core.model import REASONS, Job, OutputRange
-from pipelines.lakehouse.layout import ARRIVALS, WINDOWS, arrivals_table, verdicts_table, windows_table
+from pipelines.lakehouse.layout import ARRIVALS, OutputTable, arrivals_table, output_tables, verdicts_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import TIMESTAMP
 from pipelines.plan.definition import Plan
@@ -25,6 +25,8 @@ from pipelines.quality.table_rows import table_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from pipelines.replay.fingerprint import Counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +72,13 @@ def arrived_days(spark: SparkSession, lakehouse: Lakehouse, input_name: str, day
 
 @dataclass
 class WrittenDay:
-    """One UTC day of the output range: windows that end in it, and verdicts on the events that arrived in it.
+    """One UTC day of the output range: results of that day, and verdicts on the events that arrived in it.
 
-    ``fingerprint`` is the one that a replay of this day alone would have. ``counts_by_verdict`` counts every event:
-    those without a row in ``verdicts`` were accepted.
+    ``results``: for the table of each output its rows, and the fingerprint that a replay of this day alone would have.
+    ``counts_by_verdict`` counts every event: those without a row in ``verdicts`` were accepted.
     """
 
-    fingerprint: str
-    windows: int = 0
+    results: dict[str, Counted]
     events: int = 0
     verdict_rows: int = 0
     counts_by_verdict: Counter[str] = field(default_factory=Counter)
@@ -93,13 +94,16 @@ def written_days(spark: SparkSession, lakehouse: Lakehouse, job: Job, plan: Plan
 
     from pipelines.replay.fingerprint import NO_ROWS, fingerprints_by
 
-    days: dict[date, WrittenDay] = defaultdict(lambda: WrittenDay(NO_ROWS.fingerprint))
+    outputs = output_tables(job)
+    nothing = {one.table: NO_ROWS for one in outputs}
+    days: dict[date, WrittenDay] = defaultdict(lambda: WrittenDay(dict(nothing)))
     if plan.output.from_us is not None and plan.output.to_us is not None:
         for day, _ in days_of(plan.output):
             days[day]
-    windows = table_rows(spark, lakehouse, windows_table(job), WINDOWS.condition(plan.output))
-    for day, counted in fingerprints_by(windows, WINDOWS.day).items():
-        days[day].windows, days[day].fingerprint = counted.rows, counted.fingerprint
+    for one in outputs:
+        rows = table_rows(spark, lakehouse, one.table, one.layout.condition(plan.output))
+        for day, counted in fingerprints_by(rows, one.layout.day).items():
+            days[day].results[one.table] = counted
     arrived = ARRIVALS.condition(plan.output)
     for log in plan.reads:
         events = table_rows(spark, lakehouse, log.table, arrived, log.version).filter("kind = 'event'")
@@ -118,26 +122,26 @@ def written_days(spark: SparkSession, lakehouse: Lakehouse, job: Job, plan: Plan
 
 @dataclass(frozen=True, slots=True)
 class StreamDay:
-    """One UTC day of the live run's windows. ``identity`` changes when its files do; None rows: not counted."""
+    """One UTC day of the live run's results. ``identity`` changes when its files do; None rows: not counted."""
 
     day: date
     rows: int | None
     identity: str
 
 
-def stream_days(lakehouse: Lakehouse, job: Job) -> list[StreamDay]:
-    """The days of the job's live table, oldest first; none where it was never written. Starts no Spark.
+def stream_days(lakehouse: Lakehouse, job: Job, one: OutputTable) -> list[StreamDay]:
+    """The days of the live table of an output, oldest first; none where it was never written. Starts no Spark.
 
     Of a table that is partitioned by ``output_date`` only the Delta log is read. Of another one the time column is
     read, and all of its days change together.
     """
-    table = lakehouse.open(job.stream_windows)
+    table = lakehouse.open(one.live)
     if table is None:
         return []
-    files, day_column = pa.table(table.get_add_actions(flatten=True)), f"partition.{WINDOWS.day}"
+    files, day_column = pa.table(table.get_add_actions(flatten=True)), f"partition.{one.layout.day}"
     if day_column not in files.column_names:
         theirs = {ours: name for name, ours in job.stream_columns}
-        return _days_by_rows(table, theirs.get(WINDOWS.time, WINDOWS.time))
+        return _days_by_rows(table, theirs.get(one.layout.time, one.layout.time))
     days: dict[date, list[tuple[str, int | None]]] = defaultdict(list)
     for row in files.select(["path", "num_records", day_column]).to_pylist():
         if row[day_column] is not None:
@@ -145,10 +149,10 @@ def stream_days(lakehouse: Lakehouse, job: Job) -> list[StreamDay]:
     return [_stream_day(day, day_files) for day, day_files in sorted(days.items())]
 
 
-def is_streamed(lakehouse: Lakehouse, job: Job) -> bool:
+def is_streamed(lakehouse: Lakehouse, one: OutputTable) -> bool:
     """Whether the live run's table exists; the name of a catalog's table is taken on trust."""
     try:
-        return lakehouse.open(job.stream_windows) is not None
+        return lakehouse.open(one.live) is not None
     except UsageError:
         return True
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 from pipelines.core.errors import UsageError
 from pipelines.core.model import AnyOf, Job, OutputRange, Snapshot, output_name
 from pipelines.lakehouse.documents import quality_document, write_document
+from pipelines.lakehouse.layout import WINDOWS, OutputTable, reconciliations_table, row_keys, table_columns
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import plain, plain_rows, rows_of
 from pipelines.quality.check_result import SAMPLE_ROWS, CheckResult, keys_are_unique
@@ -72,6 +73,27 @@ def window_expectations(job: Job, columns: Sequence[str]) -> list[Expectation]:
     return found + _ordered_pairs(job)
 
 
+def output_expectations(job: Job, one: OutputTable) -> list[Expectation]:
+    """The suite for the rows of an output of steps."""
+    columns = table_columns(job, one)
+    found = [
+        Expectation("ExpectTableColumnsToMatchSet", {"column_set": sorted(columns), "exact_match": True}, "columns"),
+        *(
+            Expectation("ExpectColumnValuesToNotBeNull", {"column": name}, f"{name} is null")
+            for name in (one.layout.time, one.layout.day)
+        ),
+    ]
+    if one.has_windows:
+        pair = {"column_A": "window_end", "column_B": "window_start", "or_equal": True}
+        problem = "window_end is before window_start"
+        found.append(Expectation("ExpectColumnPairValuesAToBeGreaterThanB", pair, problem))
+    keys = row_keys(job, one)
+    if keys:
+        problem = "there is another row of this key"
+        found.append(Expectation("ExpectCompoundColumnsToBeUnique", {"column_list": list(keys)}, problem))
+    return found
+
+
 def reconciliation_expectations() -> list[Expectation]:
     """What every row of ``reconciliations/<job>`` must satisfy; the last one: the sides do not differ."""
     return [
@@ -88,31 +110,40 @@ def reconciliation_expectations() -> list[Expectation]:
     ]
 
 
-def check_window_results(lakehouse: Lakehouse, job: Job, output: OutputRange) -> CheckResult | None:
-    """``window_contract``: the suite over ``windows/<job>`` in ``output``; None where the table is not written.
+def check_results(lakehouse: Lakehouse, job: Job, one: OutputTable, output: OutputRange) -> CheckResult | None:
+    """``window_contract``, of other outputs ``output_contract``: the suite over an output's table in ``output``; None
+    where it is not written.
 
-    Suite and result are kept as ``_quality/<job>/windows.json``. Raises :class:`UsageError` beyond :data:`MAX_ROWS`.
+    Suite and result are kept as ``_quality/<job>/windows.json``, of other outputs ``_quality/<job>/<output>.json``.
+    Raises :class:`UsageError` beyond :data:`MAX_ROWS`.
     """
-    rows = rows_of(job, "windows", lakehouse, output)
+    is_windows = one.layout is WINDOWS
+    rows = rows_of(job, "windows" if is_windows else f"outputs/{one.output}", lakehouse, output)
     if rows is None:
         return None
-    keys = ["window_start", "window_end", "window_id", *map(output_name, job.window_query.group_by)]
-    columns = [*keys, *(one.name for one in job.window_query.aggregates), "output_date"]
-    return _check(lakehouse, job, "window_contract", "windows", rows, window_expectations(job, columns), keys)
+    columns = table_columns(job, one)
+    expectations = window_expectations(job, columns) if job.steps is None else output_expectations(job, one)
+    name, document = ("window_contract", "windows") if is_windows else ("output_contract", one.output)
+    return _check(lakehouse, job, name, one.table, document, rows, expectations, row_keys(job, one) or columns)
 
 
-def check_matches_stream(lakehouse: Lakehouse, job: Job, output: OutputRange) -> CheckResult | None:
-    """``matches_stream``: no true difference in ``reconciliations/<job>``; None where nothing was ever reconciled.
+def check_matches_stream(lakehouse: Lakehouse, job: Job, one: OutputTable, output: OutputRange) -> CheckResult | None:
+    """``matches_stream``: no true difference in the table of differences; None where nothing was ever reconciled.
 
-    Suite and result are kept as ``_quality/<job>/reconciliations.json``.
+    Suite and result are kept as ``_quality/<job>/reconciliations.json``, with the output's name in front where it is
+    not in ``windows/<job>``.
     """
-    rows = rows_of(job, "reconciliations", lakehouse, output)
+    is_windows = one.layout is WINDOWS
+    rows = rows_of(job, "reconciliations" if is_windows else f"reconciliations/{one.output}", lakehouse, output)
     if rows is None:
         return None
-    grouped = map(output_name, job.window_query.group_by)
-    wanted = ("window_start", "window_end", "window_id", *grouped, "status", "cause")
+    wanted = (*(row_keys(job, one) or table_columns(job, one)), "status", "cause")
     keys = [name for name in wanted if name in rows.column_names]
-    return _check(lakehouse, job, "matches_stream", "reconciliations", rows, reconciliation_expectations(), keys)
+    table, document = (
+        reconciliations_table(job, one),
+        "reconciliations" if is_windows else f"{one.output}_reconciliations",
+    )
+    return _check(lakehouse, job, "matches_stream", table, document, rows, reconciliation_expectations(), keys)
 
 
 def _check(
@@ -120,20 +151,21 @@ def _check(
     job: Job,
     name: str,
     table: str,
+    document: str,
     rows: pa.Table,
     expectations: Sequence[Expectation],
     keys: Sequence[str],
 ) -> CheckResult:
     if rows.num_rows > MAX_ROWS:
         raise UsageError(
-            f"{table}/{job.name} has {rows.num_rows} rows in this range; a suite checks at most {MAX_ROWS}",
+            f"{table} has {rows.num_rows} rows in this range; a suite checks at most {MAX_ROWS}",
             hint="check a shorter range",
         )
-    suite, answer = _validated(f"{table}/{job.name}", rows, expectations)
-    result = _judged(name, f"{table}/{job.name}", rows, expectations, answer, keys)
-    document = {"suite": suite, "result": result.as_dict(), "statistics": answer["statistics"]}
-    text = json.dumps(document, indent=2, ensure_ascii=False, sort_keys=True)
-    write_document(lakehouse, quality_document(job.name, table), text + "\n")
+    suite, answer = _validated(table, rows, expectations)
+    result = _judged(name, table, rows, expectations, answer, keys)
+    content = {"suite": suite, "result": result.as_dict(), "statistics": answer["statistics"]}
+    text = json.dumps(content, indent=2, ensure_ascii=False, sort_keys=True)
+    write_document(lakehouse, quality_document(job.name, document), text + "\n")
     return result
 
 

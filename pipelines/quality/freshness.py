@@ -21,13 +21,15 @@ from pipelines.core.intervals import days_of, inside
 from pipelines.core.model import Job, OutputRange
 from pipelines.core.time import DAY, MILLISECOND, day_of, format_instant, from_datetime, to_datetime
 from pipelines.lakehouse.arrival_log import log_files
-from pipelines.lakehouse.layout import arrivals_table
+from pipelines.lakehouse.layout import arrivals_table, references_table
 from pipelines.lakehouse.log_changes import Change, changes_since, last_change
+from pipelines.lakehouse.reference_data import open_reference
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import runs_of
 from pipelines.lakehouse.schema import TIMESTAMP
 from pipelines.plan.extent import job_extent
 from pipelines.plan.read_range import reach_of
+from pipelines.plan.snapshots import Lookup, lookups, snapshots_read
 from pipelines.quality.owned_ranges import OwnedRange, owned_ranges
 from pipelines.replay.builder import LogReads
 
@@ -66,7 +68,7 @@ def day_range(day: date) -> OutputRange:
 
 def versions_now(lakehouse: Lakehouse, job: Job) -> dict[str, int]:
     """The newest version at which rows changed, of each arrival log that is written, by table."""
-    logs = {arrivals_table(part.name): lakehouse.open(arrivals_table(part.name)) for part in job.inputs}
+    logs = {arrivals_table(part.name): lakehouse.open(arrivals_table(part.name)) for part in job.logs}
     return {name: last_change(log) for name, log in logs.items() if log is not None}
 
 
@@ -78,10 +80,10 @@ def is_replayed(lakehouse: Lakehouse, job: Job, day: date) -> bool:
 def stale_days(lakehouse: Lakehouse, job: Job) -> list[StaleDay]:
     """The days, oldest first, that were replayed and are stale now.
 
-    A result is stale if the job's fingerprint has changed since its run, or if rows were added to a log or removed from
-    it, after the version that the run read, at arrival times inside the read range of the part of the day that the run
-    wrote. If the run was settled, arrivals after the end that the log had then do not count. Days that were never
-    replayed are not stale.
+    A result is stale if the job's fingerprint has changed since its run, if it would look up other reference data, or
+    if rows were added to a log or removed from it, after the version that the run read, at arrival times inside the
+    read range of the part of the day that the run wrote. If the run was settled, arrivals after the end that the log
+    had then do not count. Days that were never replayed are not stale.
     """
     span = _span(lakehouse, job)
     if span is None:
@@ -96,6 +98,11 @@ def stale_days(lakehouse: Lakehouse, job: Job) -> list[StaleDay]:
             for day, _ in _days(one, span):
                 found[day][one.run_id].append(why)
             continue
+        references = _new_references(lakehouse, job, one)
+        for day, part in _days(one, span) if references else ():
+            found_references = [reference.what for reference in references if reference.touches(part)]
+            if found_references:
+                found[day][one.run_id] += found_references
         changes = _changes(lakehouse, job, one)
         if not changes:
             continue
@@ -122,7 +129,7 @@ def newest_settled_day(lakehouse: Lakehouse, job: Job) -> Settled:
     :data:`ALIVE_US` of its log is not waited for; if it delays a watermark, it still does.
     """
     slowest: tuple[int, str] | None = None
-    for part in job.inputs:
+    for part in job.logs:
         ends_us = living_partitions(lakehouse, part.name)
         if not ends_us:
             return Settled(None, f"the log of {part.name} is empty")
@@ -173,7 +180,7 @@ def _replays(lakehouse: Lakehouse, job: Job) -> list[dict[str, Any]]:
 def _changes(lakehouse: Lakehouse, job: Job, one: OwnedRange) -> list[Change]:
     """What changed in the logs after the run read them."""
     found = []
-    for part in job.inputs:
+    for part in job.logs:
         name = arrivals_table(part.name)
         log, version = lakehouse.open(name), one.run["versions_read"].get(name)
         if log is None:
@@ -183,6 +190,42 @@ def _changes(lakehouse: Lakehouse, job: Job, one: OwnedRange) -> list[Change]:
             found.append(Change(log.version(), None, None, None, problem))
         else:
             found += changes_since(log, version, from_datetime(one.run["started_at"]))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _NewReference:
+    """Reference data that has another version than a run read; ``then`` and ``now`` are its snapshots, None of both if
+    it is static."""
+
+    what: str
+    lookup: Lookup | None
+    then: tuple[int, ...]
+    now: tuple[int, ...]
+
+    def touches(self, part: OutputRange) -> bool:
+        """Whether rows of ``part`` look up anything else now."""
+        if self.lookup is None:
+            return True
+        times = self.lookup.times(part)
+        return snapshots_read(times, self.then) != snapshots_read(times, self.now)
+
+
+def _new_references(lakehouse: Lakehouse, job: Job, one: OwnedRange) -> list[_NewReference]:
+    found = []
+    by_name = {lookup.reference: lookup for lookup in lookups(job)}
+    for reference in job.references:
+        name = references_table(reference.name)
+        table, version = lakehouse.open(name), one.run["versions_read"].get(name)
+        if table is None or version is None or table.version() == version:
+            continue
+        what = f"reference data {reference.name} was at version {version}, and is at {table.version()} now"
+        lookup = by_name.get(reference.name)
+        then, now = (
+            () if lookup is None else tuple(open_reference(lakehouse, reference, number).snapshots)
+            for number in (version, None)
+        )
+        found.append(_NewReference(what, lookup, then, now))
     return found
 
 
@@ -221,7 +264,7 @@ def _span(lakehouse: Lakehouse, job: Job) -> OutputRange | None:
 
 def _extent(lakehouse: Lakehouse, job: Job) -> tuple[int, int] | None:
     """The first and the last arrival in any log of the job, in microseconds; None if there is no arrival."""
-    logs = [lakehouse.open(arrivals_table(part.name)) for part in job.inputs]
+    logs = [lakehouse.open(arrivals_table(part.name)) for part in job.logs]
     files = [file for log in logs if log is not None for file in log_files(log)]
     firsts = [file.first_us for file in files if file.first_us is not None]
     lasts = [file.last_us for file in files if file.last_us is not None]

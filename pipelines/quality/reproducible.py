@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pipelines.core.errors import UsageError
 from pipelines.core.intervals import format_range
 from pipelines.core.model import EVERYTHING, Job, OutputRange
-from pipelines.lakehouse.layout import WINDOWS, arrivals_table, windows_table
+from pipelines.lakehouse.layout import OutputTable, arrivals_table, output_tables, references_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import SUCCEEDED, runs_of
 from pipelines.quality.check_result import CheckResult
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def check_reproducible(spark: SparkSession, lakehouse: Lakehouse, job: Job, output: OutputRange) -> CheckResult:
     """Run each run that wrote a part of ``output`` last again, without writing, and compare the fingerprints.
 
-    Of :data:`EVERYTHING` only the newest run is run again. If no later run wrote over any of a run's windows, the rows
-    of the table must have the same fingerprint too. A run of an older version of the job file cannot be run again: the
+    Of :data:`EVERYTHING` only the newest run is run again. If no later run wrote over any of a run's results, the rows
+    of the tables must have the same fingerprint too. A run of an older version of the job file cannot be run again: the
     check fails.
     """
     runs = [run for run in runs_of(lakehouse, job.name) if run["kind"] == "replay" and run["status"] == SUCCEEDED]
@@ -36,12 +36,14 @@ def check_reproducible(spark: SparkSession, lakehouse: Lakehouse, job: Job, outp
 
 def _problems(spark: SparkSession, lakehouse: Lakehouse, job: Job, one: OwnedRange) -> list[str]:
     from pipelines.replay.evaluate import recompute
-    from pipelines.replay.fingerprint import fingerprint
+    from pipelines.replay.fingerprint import together
 
-    name, table = f"run {one.run_id} of {format_range(one.written)}", windows_table(job)
+    name, read = f"run {one.run_id} of {format_range(one.written)}", one.run["versions_read"]
     if one.run["job_fingerprint"] != job.fingerprint:
         return [f"{name} cannot be run again: the job file has changed since; replay the range"]
-    versions = {part.name: one.run["versions_read"][arrivals_table(part.name)] for part in job.inputs}
+    tables = {part.name: arrivals_table(part.log) for part in job.inputs}
+    tables |= {reference.name: references_table(reference.name) for reference in job.references}
+    versions = {source: read[table] for source, table in tables.items() if table in read}
     try:
         again = recompute(make_plan(job, one.written, lakehouse, as_of=versions), job, lakehouse, spark)
     except UsageError as error:
@@ -50,11 +52,20 @@ def _problems(spark: SparkSession, lakehouse: Lakehouse, job: Job, one: OwnedRan
     if again != gave:
         problems.append(f"{name} gave {gave}, and now gives {again} from the same arrivals")
     if one.whole:
-        rows = table_rows(spark, lakehouse, table, WINDOWS.condition(one.written)).drop(WINDOWS.day)
-        present = fingerprint(rows).fingerprint
+        outputs = output_tables(job)
+        present = together({table.table: _present(spark, lakehouse, table, one.written) for table in outputs})
         if present != gave:
-            problems.append(f"{name} gave {gave}, but {table} has {present}: something else has changed the table")
+            names = ", ".join(table.table for table in outputs)
+            problems.append(f"{name} gave {gave}, but {names} has {present}: something else has changed the table")
     return problems
+
+
+def _present(spark: SparkSession, lakehouse: Lakehouse, one: OutputTable, output: OutputRange) -> str:
+    """The fingerprint of the rows that the table has in the range now."""
+    from pipelines.replay.fingerprint import fingerprint
+
+    rows = table_rows(spark, lakehouse, one.table, one.layout.condition(output))
+    return fingerprint(rows.drop(one.layout.day)).fingerprint
 
 
 def _result(problems: list[str], runs: int) -> CheckResult:

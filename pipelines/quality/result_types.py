@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -9,7 +10,7 @@ from pyspark.sql import types as T
 
 from pipelines.core.errors import JobFileError
 from pipelines.core.expressions import quoted_path
-from pipelines.core.model import Aggregate, Input, Job
+from pipelines.core.model import Aggregate, Column, Input, Job
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,6 +64,11 @@ def _no_rows(job: Job, spark: SparkSession) -> DataFrame:
 
 def payload_type(part: Input) -> T.StructType:
     """The payload's columns as Spark types. Needs an active Spark session, which parses them."""
-    kind = T.StructType.fromDDL(", ".join(f"`{column.name}` {column.type}" for column in part.columns))
+    return columns_type(part.columns)
+
+
+def columns_type(columns: Sequence[Column]) -> T.StructType:
+    """Columns as Spark types. Needs an active Spark session, which parses them."""
+    kind = T.StructType.fromDDL(", ".join(f"`{column.name}` {column.type}" for column in columns))
     assert isinstance(kind, T.StructType)
     return kind

@@ -46,7 +46,7 @@ class Logs:
 
     def versions(self, job: Job) -> dict[str, int]:
         """The version of each input's log."""
-        return {part.name: self.table(part.name).version() for part in job.inputs}
+        return {part.name: self.table(part.log).version() for part in job.inputs}
 
     def bounded_reads(self, job: Job, output: OutputRange) -> BoundedReads:
         """What a replay of ``output`` reads of these logs: see :class:`pipelines.replay.builder.LogReads`."""
@@ -60,15 +60,15 @@ class Logs:
 
     def count(self, job: Job, read: ReadRange) -> int:
         """An upper bound of how many arrivals are in ``read``, from the statistics of the files."""
-        return sum(self._count(part.name, read) for part in job.inputs)
+        return sum(self._count(part.log, read) for part in job.inputs)
 
     def _of_input(self, part: Input, read: ReadRange) -> list[Arrival]:
         """The arrivals of one input in ``read``, in arrival order."""
-        table = self.table(part.name)
+        table = self.table(part.log)
         kept = self._kept.setdefault(part.name, [])
         found = next((one for one in kept if _within(read, one[0])), None)
         if found is None:
-            whole = self._whole_days(part.name, read)
+            whole = self._whole_days(part.log, read)
             rows = arrival_rows(table, part, whole)
             found = (whole, rows, [one.arrival_time_us for one in rows])
             kept.append(found)

@@ -1,9 +1,9 @@
-"""The live run's results as a frame with the columns of ``windows/<job>``, wherever and however they are stored."""
+"""The live run's results as a frame with the columns of the replay's, wherever and however they are stored."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +14,10 @@ from pyspark.sql import types as T
 
 from pipelines.core.errors import UsageError, did_you_mean
 from pipelines.core.model import AnyOf, Grid, Job, OutputRange, Sliding, Snapshot
-from pipelines.lakehouse.layout import WINDOWS
+from pipelines.core.results import time_columns, window_of
+from pipelines.core.steps import SYSTEM_TIMESTAMP
+from pipelines.lakehouse.layout import OutputTable
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.recompute.naming import key_names
 
 _CATALOG_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){1,2}")
 EMITTED_AT = "emitted_at"
@@ -24,10 +25,10 @@ EMITTED_AT = "emitted_at"
 
 @dataclass(frozen=True)
 class LiveTable:
-    """Rows of the range with the keys and aggregates of ``windows/<job>`` and ``emitted_at``.
+    """Rows of the range with the columns of the replay's table that it has, and ``emitted_at``.
 
-    ``name`` is what the user calls it, ``version`` its Delta version (None in a catalog), ``lacking`` the aggregates
-    that it does not have, which are not compared.
+    ``name`` is what the user calls it, ``version`` its Delta version (None in a catalog), ``lacking`` the values that
+    it does not have, which are not compared.
     """
 
     name: str
@@ -37,15 +38,23 @@ class LiveTable:
 
 
 def live_table(
-    spark: SparkSession, lakehouse: Lakehouse, job: Job, output: OutputRange, ours: T.StructType, against: str | None
+    spark: SparkSession,
+    lakehouse: Lakehouse,
+    job: Job,
+    one: OutputTable,
+    output: OutputRange,
+    ours: T.StructType,
+    keys: Sequence[str],
+    against: str | None,
 ) -> LiveTable:
-    """The live table ``against`` (default: the job's) cut to ``output``; ``ours`` are the columns of ``windows/<job>``.
+    """The live table ``against`` (default: the job's) of an output, cut to ``output``.
 
-    ``against`` is a table under the lakehouse root, a Delta folder or URI, or a catalog name. Raises
-    :class:`UsageError` if there is no such table, or it lacks a column that is needed.
+    ``ours`` are the columns of the replay's table, of which ``keys`` must be there. ``against`` is a table under the
+    lakehouse root, a Delta folder or URI, or a catalog name. Raises :class:`UsageError` if there is no such table, or
+    it lacks a column that is needed.
     """
-    name = against or job.stream_windows
-    frame, version, by_day = _open(spark, lakehouse, name, output)
+    name = against or one.live
+    frame, version, by_day = _open(spark, lakehouse, name, one, output)
     there = {field.name.lower(): field for field in frame.schema}
     mapping = {ours_name: theirs for theirs, ours_name in job.stream_columns}
     for theirs in mapping.values():
@@ -55,27 +64,33 @@ def live_table(
                 f" {did_you_mean(theirs.lower(), there)}"
             )
     found = {column: there.get(mapping.get(column, column).lower()) for column in (*ours.names, EMITTED_AT)}
-    aggregates = [one.name for one in job.window_query.aggregates]
-    lacking = tuple(one for one in aggregates if found[one] is None)
-    if len(lacking) == len(aggregates):
+    if SYSTEM_TIMESTAMP in found and found[SYSTEM_TIMESTAMP] is None:
+        # where the output has its time under another name, or rows are windows, the live run has it too
+        same = [*time_columns(job, one.output), *(["window_end"] if one.has_windows else [])]
+        found[SYSTEM_TIMESTAMP] = next((field for name in same if (field := found.get(name)) is not None), None)
+    values = [column for column in ours.names if column not in keys]
+    lacking = tuple(column for column in values if found[column] is None)
+    if values and len(lacking) == len(values):
         raise UsageError(
-            f"the table {name} has none of the aggregates {', '.join(aggregates)}: there is nothing to compare",
+            f"the table {name} has none of the columns {', '.join(values)}: there is nothing to compare",
             hint="name its columns in 'stream.columns' of the job file",
         )
-    columns = [_key(job, name, column, found, ours[column].dataType).alias(column) for column in key_names(job)]
-    columns += [_value(field, ours[one].dataType).alias(one) for one in aggregates if (field := found[one]) is not None]
+    columns = [_key(job, one, name, column, found, ours[column].dataType).alias(column) for column in keys]
+    columns += [
+        _value(field, ours[column].dataType).alias(column) for column in values if (field := found[column]) is not None
+    ]
     emitted = found[EMITTED_AT]
     emitted_at = F.lit(None) if emitted is None else F.col(f"`{emitted.name}`")
     rows = frame.select(*columns, emitted_at.cast("timestamp").alias(EMITTED_AT))
     if not by_day and output.from_us is not None:
-        rows = rows.filter(F.unix_micros("window_end") >= output.from_us)
+        rows = rows.filter(F.unix_micros(one.layout.time) >= output.from_us)
     if not by_day and output.to_us is not None:
-        rows = rows.filter(F.unix_micros("window_end") < output.to_us)
+        rows = rows.filter(F.unix_micros(one.layout.time) < output.to_us)
     return LiveTable(name, version, rows, lacking)
 
 
 def _open(
-    spark: SparkSession, lakehouse: Lakehouse, name: str, output: OutputRange
+    spark: SparkSession, lakehouse: Lakehouse, name: str, one: OutputTable, output: OutputRange
 ) -> tuple[DataFrame, int | None, bool]:
     """The table, its version, and whether it is laid out as the lakehouse's own and cut to the range already."""
     if _CATALOG_NAME.fullmatch(name):
@@ -92,24 +107,31 @@ def _open(
     if table is None:
         raise UsageError(
             f"there is no table {name} with the live run's results in {lakehouse.root}",
-            hint="run 'tailrace stream JOB', or name the table with --against or 'stream.windows' of the job file",
+            hint="run 'tailrace stream JOB', or name the table with --against or in section 'stream' of the job file",
         )
     version = table.version()
     frame = spark.read.format("delta").option("versionAsOf", version).load(lakehouse.uri(place))
-    condition = WINDOWS.condition(output)
+    condition, layout = one.layout.condition(output), one.layout
     kinds = {field.name: field.dataType for field in frame.schema}
-    ours = isinstance(kinds.get("window_end"), T.TimestampType) and isinstance(kinds.get("output_date"), T.DateType)
+    ours = isinstance(kinds.get(layout.time), T.TimestampType) and isinstance(kinds.get(layout.day), T.DateType)
     if ours and condition is not None:
         return frame.filter(condition), version, True
     return frame, version, ours
 
 
-def _key(job: Job, table: str, column: str, found: Mapping[str, T.StructField | None], kind: T.DataType) -> Column:
+def _key(
+    job: Job,
+    one: OutputTable,
+    table: str,
+    column: str,
+    found: Mapping[str, T.StructField | None],
+    kind: T.DataType,
+) -> Column:
     field = found[column]
     if field is not None:
         return _value(field, kind, exactly=True)
-    window = job.window_query.window
-    end = found["window_end"]
+    window = window_of(job, one.output)
+    end = found.get("window_end")
     if column == "window_id" and not isinstance(window, AnyOf):
         return F.lit(None).cast("string")
     if column == "window_start" and end is not None:
@@ -121,7 +143,7 @@ def _key(job: Job, table: str, column: str, found: Mapping[str, T.StructField | 
             return F.timestamp_micros(ends - window.size_us)
     raise UsageError(
         f"the table {table} has no column '{column}', which identifies its rows",
-        hint=f"name it in 'stream.columns' of the job file: {{their_name: {column}}}",
+        hint=f"name it in 'stream.columns' of the job file, {{their_name: {column}}}, or compare without a range",
     )
 
 

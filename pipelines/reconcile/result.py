@@ -75,18 +75,32 @@ class Reconciliation:
         }
 
 
-_NO_KEYS = {"window_start", "window_end", "window_id", "status", "cause", "evidence", "replay", "stream", "copies"}
+_TIMES = ("system_timestamp", "window_start", "window_end", "window_id")
+_NO_KEYS = {*_TIMES, "status", "cause", "evidence", "replay", "stream", "copies_in_replay", "copies", "emitted_at"}
 
 
 def _story(row: Mapping[str, object]) -> list[str]:
-    """Sentences about one row of ``reconciliations/<job>``, given as plain data."""
-    keys = ", ".join(f"{name} {value}" for name, value in row.items() if name not in {*_NO_KEYS, "emitted_at"})
+    """Sentences about one row of a table of differences, given as plain data."""
+    keys = ", ".join(f"{name} {_shown(value)}" for name, value in row.items() if name not in _NO_KEYS)
     which = f" of {keys}" if keys else ""
-    window = f"the window from {row['window_start']} to {row['window_end']}{which}"
-    if row["window_id"] is not None:
-        window += f" ({row['window_id']})"
+    if "window_end" in row:
+        what = f"the window from {row['window_start']} to {row['window_end']}{which}"
+    else:
+        what = f"the row at {_shown(row.get('system_timestamp'))}{which}"
+    if row.get("window_id") is not None:
+        what += f" ({row['window_id']})"
     evidence = json.loads(str(row["evidence"]))
-    return [f"The first difference is {window}: {_sides(row)}.", f"Cause: {row['cause']}. {evidence['says']}"]
+    sides = _sides(row) if "replay" in row else _copies(row)
+    return [f"The first difference is {what}: {sides}.", f"Cause: {row['cause']}. {evidence['says']}"]
+
+
+def _shown(value: object) -> str:
+    return "null" if value is None else str(value)
+
+
+def _copies(row: Mapping[str, object]) -> str:
+    """How often a row without a key is on each side."""
+    return f"the replay has it {row['copies_in_replay']} time(s), the live run {row['copies']} time(s)"
 
 
 def _sides(row: Mapping[str, object]) -> str:
@@ -105,4 +119,4 @@ def _values(values: object, other: object = None) -> str:
     shown = dict(values)
     if isinstance(other, Mapping):
         shown = {name: value for name, value in values.items() if value != other.get(name)} or shown
-    return ", ".join(f"{name} {'null' if value is None else value}" for name, value in shown.items())
+    return ", ".join(f"{name} {_shown(value)}" for name, value in shown.items())

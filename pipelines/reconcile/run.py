@@ -10,20 +10,28 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.core.errors import UsageError
-from pipelines.core.model import Job, OutputRange
+from pipelines.core.errors import UsageError, did_you_mean
+from pipelines.core.model import EVERYTHING, Job, OutputRange
 from pipelines.core.time import to_datetime
 from pipelines.lakehouse import runs
-from pipelines.lakehouse.layout import WINDOWS, windows_table
+from pipelines.lakehouse.layout import (
+    WINDOWS,
+    OutputTable,
+    output_tables,
+    reconciliations_table,
+    row_keys,
+    table_columns,
+)
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import rows_of
 from pipelines.recompute.logs import Logs
-from pipelines.recompute.naming import key_names
 from pipelines.recompute.windows import CachedEvaluator
+from pipelines.reconcile import outputs
 from pipelines.reconcile.causes.find import with_causes
 from pipelines.reconcile.causes.scope import Progress, Scope
-from pipelines.reconcile.compare import EQUAL, Shape, compare
+from pipelines.reconcile.compare import EQUAL, Shape
 from pipelines.reconcile.live_table import live_table
+from pipelines.reconcile.outputs import Sides
 from pipelines.reconcile.result import Reconciliation
 from pipelines.replay.collect import to_arrow
 from pipelines.replay.size import MOST_ROWS, is_plain
@@ -39,15 +47,17 @@ def reconcile(
     output: OutputRange,
     lakehouse: str | Path | Lakehouse,
     *,
+    name: str | None = None,
     against: str | None = None,
     spark: SparkSession | None = None,
     progress: Progress | None = None,
 ) -> Reconciliation:
-    """Compare ``windows/<job>`` with the live run's table over ``output`` and write what differs, with its cause.
+    """Compare an output with the live run's table over ``output`` and write what differs, with its cause.
 
-    ``against`` names another table than the job file does. Raises :class:`UsageError` if either side was never
-    written, or the live table lacks a column that is needed.
+    ``name`` is the output's, needed where the job has several; ``against`` names another table than the job file does.
+    Raises :class:`UsageError` if either side was never written, or the live table lacks a column that is needed.
     """
+    one = output_table(job, name)
     lakehouse = Lakehouse.at(lakehouse)
     lakehouse.require_writable()
     progress = progress or (lambda _: None)
@@ -58,26 +68,34 @@ def reconcile(
     started = datetime.now(UTC)
     progress("comparing")
     notes: list[str] = []
-    replay, version = _replayed(spark, lakehouse, job, output, notes)
-    live = live_table(spark, lakehouse, job, output, replay.schema, against)
+    replay, version = _replayed(spark, lakehouse, job, one, output, notes)
+    keys, needed = _identity(job, one, output)
+    live = live_table(spark, lakehouse, job, one, output, replay.schema, needed, against)
     if live.lacking:
         notes.append(f"{live.name} has no {', '.join(live.lacking)}: not compared")
-    names = [one.name for one in job.window_query.aggregates if one.name not in live.lacking]
-    shape = Shape(tuple(key_names(job)), tuple(names))
+    values = tuple(column for column in replay.columns if column not in (*keys, *live.lacking))
     metadata = {"tailrace": KIND, "run_id": uuid.uuid4().hex}
     with ExitStack() as persisted:
-        logs, evaluate = Logs(lakehouse), CachedEvaluator()
-        scope = Scope(spark, lakehouse, job, output, live, shape, logs, evaluate, persisted, progress)
-        compared = scope.persist(compare(replay, live.rows, shape))
+        sides = Sides(job, one, output, replay, live.rows, keys, values)
+        compared = sides.compared().persist()
+        persisted.callback(compared.unpersist)
         counts = {row["status"]: row["count"] for row in compared.groupBy("status").count().collect()}
         equal = counts.pop(EQUAL, 0)
         differing = compared.filter(F.col("status") != EQUAL).withColumns({"cause": F.lit(""), "evidence": F.lit("")})
         if counts:
             progress("looking for causes")
-            differing = with_causes(scope, compared, equal, _recorded(lakehouse, job) if against is None else set())
+        if counts and job.steps is not None:
+            differing = outputs.with_causes(sides, compared, spark, lakehouse, persisted)
+        elif counts:
+            logs, evaluate, shape = Logs(lakehouse), CachedEvaluator(), Shape(keys, values)
+            scope = Scope(spark, lakehouse, job, output, live, shape, logs, evaluate, persisted, progress)
+            recorded = _recorded(lakehouse, job) if against is None else set()
+            differing = with_causes(scope, compared, equal, recorded)
         progress("writing")
-        written = _write(scope, differing, sum(counts.values()), metadata)
-    rows = rows_of(job, "reconciliations", lakehouse, output)
+        table = reconciliations_table(job, one)
+        written = _write(lakehouse, table, sides, differing, sum(counts.values()), metadata)
+    shown = "reconciliations" if one.layout is WINDOWS else f"reconciliations/{one.output}"
+    rows = rows_of(job, shown, lakehouse, output)
     assert rows is not None, "they were just written"
     result = Reconciliation.of(
         rows,
@@ -86,16 +104,33 @@ def reconcile(
         output=output,
         equal=equal,
         notes=tuple(notes),
-        table=_table(job),
+        table=table,
         version=written,
-        versions_read={windows_table(job): version} | ({} if live.version is None else {live.name: live.version}),
+        versions_read={one.table: version} | ({} if live.version is None else {live.name: live.version}),
     )
     _record(lakehouse, job, result, metadata["run_id"], started)
     return result
 
 
-def _table(job: Job) -> str:
-    return f"reconciliations/{job.name}"
+def output_table(job: Job, name: str | None) -> OutputTable:
+    """The table of the output of that name in any case; None: of the only one. :class:`UsageError` if there is none."""
+    tables = {one.output: one for one in output_tables(job)}
+    if name is None and len(tables) > 1:
+        raise UsageError(f"job {job.name} has several outputs", key="--output", hint=f"name one: {', '.join(tables)}")
+    wanted = next(iter(tables)) if name is None else name.lower()
+    if wanted not in tables:
+        raise UsageError(f"job {job.name} has no output '{name}'; {did_you_mean(wanted, tables)}", key="--output")
+    return tables[wanted]
+
+
+def _identity(job: Job, one: OutputTable, output: OutputRange) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What identifies a row (nothing, where rows are compared as multisets), and the columns that both sides need."""
+    times = () if one.layout is WINDOWS else (one.layout.time,)
+    keys = row_keys(job, one)
+    if keys is not None:
+        return (*times, *keys), (*times, *keys)
+    # without the time a table can be compared as a whole, but not cut to a range (Q95)
+    return (), times if output != EVERYTHING else ()
 
 
 def _recorded(lakehouse: Lakehouse, job: Job) -> set[str]:
@@ -104,15 +139,20 @@ def _recorded(lakehouse: Lakehouse, job: Job) -> set[str]:
     return {run["job_fingerprint"] for run in live[-1:] if run["job_fingerprint"]} - {job.fingerprint}
 
 
-def _write(scope: Scope, differing: DataFrame, number: int, metadata: dict[str, str]) -> int:
+def _write(
+    lakehouse: Lakehouse, name: str, sides: Sides, differing: DataFrame, number: int, metadata: dict[str, str]
+) -> int:
     """Replace the rows of the range, ``number`` of them; few are taken from Spark and written here."""
-    columns = [*scope.shape.keys, "status", "cause", "replay", "stream", "copies", "emitted_at", "evidence"]
-    name, lakehouse = _table(scope.job), scope.lakehouse
-    frame = with_day(differing.select(*columns), WINDOWS)
-    check_columns(lakehouse, name, frame, scope.output)
+    layout = sides.one.layout
+    found = differing.select(*sides.columns)
+    if layout.time not in found.columns:
+        # the live run's rows have none
+        found = found.withColumn(layout.time, F.lit(None).cast("timestamp"))
+    frame = with_day(found, layout)
+    check_columns(lakehouse, name, frame, sides.output)
     by_driver = number <= MOST_ROWS and is_plain(lakehouse.open(name))
     rows = to_arrow(frame) if by_driver else frame
-    return replace_range(rows, lakehouse, name, WINDOWS, scope.output, metadata)
+    return replace_range(rows, lakehouse, name, layout, sides.output, metadata)
 
 
 def _record(lakehouse: Lakehouse, job: Job, result: Reconciliation, run_id: str, started: datetime) -> None:
@@ -139,10 +179,10 @@ def _record(lakehouse: Lakehouse, job: Job, result: Reconciliation, run_id: str,
 
 
 def _replayed(
-    spark: SparkSession, lakehouse: Lakehouse, job: Job, output: OutputRange, notes: list[str]
+    spark: SparkSession, lakehouse: Lakehouse, job: Job, one: OutputTable, output: OutputRange, notes: list[str]
 ) -> tuple[DataFrame, int]:
     """The replay's rows of the range and their table's version; a note is added if another job wrote them."""
-    name = windows_table(job)
+    name = one.table
     table = lakehouse.open(name)
     if table is None:
         raise UsageError(
@@ -150,10 +190,10 @@ def _replayed(
             hint="run 'tailrace replay JOB' over the range first",
         )
     frame = spark.read.format("delta").option("versionAsOf", table.version()).load(lakehouse.uri(name))
-    condition = WINDOWS.condition(output)
+    condition = one.layout.condition(output)
     if condition is not None:
         frame = frame.filter(condition)
-    wanted = [*key_names(job), *(one.name for one in job.window_query.aggregates)]
+    wanted = [column for column in table_columns(job, one) if column != one.layout.day]
     there = {column.lower() for column in frame.columns}
     lacking = [column for column in wanted if column.lower() not in there]
     if lacking:

@@ -18,11 +18,19 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from pipelines.batch.engine import Result
+from pipelines.batch.engine import Result, StepsResult
 from pipelines.core.expressions import quoted
 from pipelines.core.model import Job
+from pipelines.core.steps import SYSTEM_TIMESTAMP
 from pipelines.core.verdicts import IS_EXCEPTION_SQL, is_exception
-from pipelines.lakehouse.layout import dead_letters_table, result_tables, verdicts_table, windows_table
+from pipelines.lakehouse.layout import (
+    WINDOWS,
+    dead_letters_table,
+    output_tables,
+    result_tables,
+    verdicts_table,
+    windows_table,
+)
 from pipelines.plan.definition import Writer
 from pipelines.replay.fingerprint import digest_of, fingerprint, fingerprint_of
 from pipelines.replay.write import with_day
@@ -32,25 +40,37 @@ _DIGEST = "__digest"
 
 @dataclass(frozen=True)
 class Computed:
-    """Results by table. ``fates``: events by input, verdict and reasons; ``queries`` were executed for all this."""
+    """Results by table. ``fates``: events by input, verdict and reasons; ``fingerprints``: of the outputs, by table;
+    ``queries`` were executed for all this."""
 
     tables: Mapping[str, DataFrame | pa.Table]
     rows: Mapping[str, int]
     fates: Counter[tuple[str, str, tuple[str, ...]]]
-    fingerprint: str
+    fingerprints: Mapping[str, str]
     queries: tuple[DataFrame, ...]
 
 
-def frames_of(job: Job, result: Result) -> dict[str, DataFrame]:
+def frames_of(job: Job, result: Result | StepsResult) -> dict[str, DataFrame]:
     """Results by table, in the order of their commits."""
-    frames = {verdicts_table(job): result.verdicts, windows_table(job): result.windows}
+    frames = {verdicts_table(job): result.verdicts, **output_frames(job, result)}
     if result.dead_letters is not None:
         frames[dead_letters_table(job)] = result.dead_letters
     return {name: frames[name] for name, _ in result_tables(job)}
 
 
+def output_frames(job: Job, result: Result | StepsResult) -> dict[str, DataFrame]:
+    """The rows of each output, by table."""
+    if isinstance(result, Result):
+        return {windows_table(job): result.windows}
+    frames = {}
+    for one in output_tables(job):
+        rows = storable(result.outputs[one.output])
+        frames[one.table] = rows.drop(SYSTEM_TIMESTAMP) if one.layout is WINDOWS else rows
+    return frames
+
+
 @contextmanager
-def computed(job: Job, result: Result, writer: Writer) -> Iterator[Computed]:
+def computed(job: Job, result: Result | StepsResult, writer: Writer) -> Iterator[Computed]:
     """The results of ``job``, computed; what Spark keeps of them is forgotten when the block is left."""
     if writer == "driver":
         yield _collected(job, frames_of(job, result))
@@ -69,39 +89,45 @@ def computed(job: Job, result: Result, writer: Writer) -> Iterator[Computed]:
 
 
 def _counted(job: Job, frames: Mapping[str, DataFrame], *, at_once: bool) -> Computed:
-    verdicts, windows = verdicts_table(job), windows_table(job)
+    verdicts, outputs = verdicts_table(job), [one.table for one in output_tables(job)]
     counts = frames[verdicts].groupBy("input", "verdict", "reasons").count()
     # at once, so that cores compute one while Spark plans the other; not where both wait for the same frame
     with ThreadPoolExecutor(2 if at_once else 1) as pool:
         counting = pool.submit(counts.collect)
-        summing = pool.submit(fingerprint, frames[windows])
+        summing = {name: pool.submit(fingerprint, frames[name]) for name in outputs}
     fates = Counter({(row["input"], row["verdict"], tuple(row["reasons"])): row["count"] for row in counting.result()})
-    rows = {name: frames[name].count() for name in frames if name not in (verdicts, windows)}
-    rows[windows] = summing.result().rows
+    summed = {name: one.result() for name, one in summing.items()}
+    rows = {name: frames[name].count() for name in frames if name not in (verdicts, *outputs)}
+    rows |= {name: one.rows for name, one in summed.items()}
     rows[verdicts] = sum(count for (_, *fate), count in fates.items() if _keeps(job, *fate))
     kept = frames[verdicts] if job.keep_verdicts == "all" else frames[verdicts].filter(IS_EXCEPTION_SQL)
     tables = {name: with_day({**frames, verdicts: kept}[name], layout) for name, layout in result_tables(job)}
-    return Computed(tables, rows, fates, summing.result().fingerprint, tuple(frames.values()))
+    fingerprints = {name: one.fingerprint for name, one in summed.items()}
+    return Computed(tables, rows, fates, fingerprints, tuple(frames.values()))
 
 
 def _collected(job: Job, frames: Mapping[str, DataFrame]) -> Computed:
-    verdicts, windows = verdicts_table(job), windows_table(job)
-    digest = digest_of(frames[windows].schema)
-    given = {**frames, windows: frames[windows].withColumn(_DIGEST, digest)}
-    queries = {name: _loosened(with_day(given[name], layout)) for name, layout in result_tables(job)}
+    verdicts, outputs = verdicts_table(job), [one.table for one in output_tables(job)]
+    digested = {name: frames[name].withColumn(_DIGEST, digest_of(frames[name].schema)) for name in outputs}
+    queries = {name: _loosened(with_day({**frames, **digested}[name], layout)) for name, layout in result_tables(job)}
     tables = {name: query.toArrow() for name, query in queries.items()}
-    digests = bytes.fromhex("".join(tables[windows][_DIGEST].to_pylist()))
-    tables[windows] = tables[windows].drop_columns([_DIGEST])
+    fingerprints = {name: _summed(tables[name][_DIGEST]) for name in outputs}
+    tables |= {name: tables[name].drop_columns([_DIGEST]) for name in outputs}
     tables = {name: _nullable(table) for name, table in tables.items()}
     columns = [tables[verdicts][name].to_pylist() for name in ("input", "verdict", "reasons")]
     each = [(name, verdict, tuple(reasons)) for name, verdict, reasons in zip(*columns, strict=True)]
     kept = pa.array([_keeps(job, *fate) for _, *fate in each], pa.bool_())
     tables[verdicts] = tables[verdicts].filter(kept)
     rows = {name: len(table) for name, table in tables.items()}
+    return Computed(tables, rows, Counter(each), fingerprints, tuple(queries.values()))
+
+
+def _summed(digests: pa.ChunkedArray) -> str:
+    """The fingerprint of rows with these hashes."""
+    lanes = np.frombuffer(bytes.fromhex("".join(digests.to_pylist())), ">u8").astype(np.uint64)
     # unsigned integers wrap round, which is what adding up modulo 2^64 means
-    parts = np.frombuffer(digests, ">u8").astype(np.uint64).reshape(rows[windows], -1).sum(axis=0, dtype=np.uint64)
-    summed = fingerprint_of(rows[windows], [int(part) for part in parts])
-    return Computed(tables, rows, Counter(each), summed.fingerprint, tuple(queries.values()))
+    sums = lanes.reshape(len(digests), -1).sum(axis=0, dtype=np.uint64)
+    return fingerprint_of(len(digests), [int(part) for part in sums]).fingerprint
 
 
 def _keeps(job: Job, verdict: str, reasons: tuple[str, ...]) -> bool:
@@ -116,6 +142,16 @@ def to_arrow(frame: DataFrame) -> pa.Table:
 
 def _loosened(frame: DataFrame) -> DataFrame:
     """``frame`` with structs whose fields may all be null: Arrow refuses a null struct of fields that may not."""
+    return _recast(frame, "struct<")
+
+
+def storable(frame: DataFrame) -> DataFrame:
+    """``frame`` without columns of no type, as of a bare NULL, which no table takes: they become text."""
+    return _recast(frame, "void")
+
+
+def _recast(frame: DataFrame, kind: str) -> DataFrame:
+    """``frame`` with the columns that have ``kind`` in their type in the loosest form of it."""
 
     def loose(kind: T.DataType) -> T.DataType:
         match kind:
@@ -125,10 +161,12 @@ def _loosened(frame: DataFrame) -> DataFrame:
                 return T.MapType(kind.keyType, loose(kind.valueType))
             case T.StructType():
                 return T.StructType([T.StructField(field.name, loose(field.dataType)) for field in kind])
+            case T.NullType():
+                return T.StringType()
         return kind
 
-    nested = [field for field in frame.schema if "struct<" in field.dataType.simpleString()]
-    return frame.withColumns({field.name: F.col(quoted(field.name)).cast(loose(field.dataType)) for field in nested})
+    found = [field for field in frame.schema if kind in field.dataType.simpleString()]
+    return frame.withColumns({field.name: F.col(quoted(field.name)).cast(loose(field.dataType)) for field in found})
 
 
 def _nullable(rows: pa.Table) -> pa.Table:

@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.batch import engine
+from pipelines.batch.spark.failures import value_refused
 from pipelines.batch.stream_analytics.watermarks.file_order import message_of_disorder
 from pipelines.core.model import REASONS, Job
 from pipelines.lakehouse.cache import summaries
@@ -20,8 +21,8 @@ from pipelines.lakehouse.root import Lakehouse
 from pipelines.plan.definition import Plan
 from pipelines.plan.stages import Compute, KeepSummary, ReadLog, ReadSnapshots, Replace, describe, stages_of
 from pipelines.plan.watermark_strategy import WatermarkStrategy
-from pipelines.replay.collect import Computed, computed, frames_of
-from pipelines.replay.fingerprint import fingerprint
+from pipelines.replay.collect import Computed, computed, frames_of, output_frames
+from pipelines.replay.fingerprint import fingerprint, together
 from pipelines.replay.io_metrics import scanned, watched
 from pipelines.replay.read import log_slices, read_arrivals, read_references
 from pipelines.replay.summary import Findings
@@ -39,7 +40,7 @@ def evaluate(
 ) -> None:
     """Run the stages of ``plan`` and fill ``found``; ``progress`` is called with the sentence of each stage.
 
-    Verdicts are committed before windows, so whoever sees new windows sees their verdicts. Everything is computed
+    Verdicts are committed before outputs, so whoever sees new results sees their verdicts. Everything is computed
     before the first commit. Raises :class:`UsageError` if a part of a table of other columns would be replaced.
     """
     found.engine["java"] = _java_version(spark)
@@ -75,8 +76,12 @@ def recompute(plan: Plan, job: Job, lakehouse: Lakehouse, spark: SparkSession) -
     """
     assert plan.job_fingerprint == job.fingerprint, "the plan was made for another job"
     arrivals = read_arrivals(spark, job, plan, lakehouse)
-    windows = engine.windows_alone(job, arrivals, plan.output, plan.initial_states, plan.sorting)
-    return fingerprint(windows).fingerprint
+    if job.steps is None:
+        windows = engine.windows_alone(job, arrivals, plan.output, plan.initial_states, plan.sorting)
+        return fingerprint(windows).fingerprint
+    references = read_references(spark, job, plan, lakehouse)
+    result = engine.run_steps(job, arrivals, references, plan.output, plan.initial_states, plan.sorting)
+    return together({name: fingerprint(rows).fingerprint for name, rows in output_frames(job, result).items()})
 
 
 class _Evaluator:
@@ -100,7 +105,9 @@ class _Evaluator:
         try:
             results = self._computed(stage, stage.strategy, kept)
         except PySparkException as error:
-            disorder = message_of_disorder(error)
+            disorder, refused = message_of_disorder(error), value_refused(error)
+            if refused is not None:
+                raise refused from error
             if disorder is None:
                 raise
             # nothing was written so far
@@ -108,14 +115,20 @@ class _Evaluator:
             self._found.warnings.append(warning)
             results = self._computed(stage, stage.sorting, kept)
         self._found.writer = stage.writer
-        self._found.output_fingerprint = results.fingerprint
+        self._found.fingerprints = dict(results.fingerprints)
+        self._found.output_fingerprint = together(results.fingerprints)
         return results
 
     def _computed(self, stage: Compute, strategy: WatermarkStrategy, kept: ExitStack) -> Computed:
         plan, job = self._plan, self._job
         slices = log_slices(self._spark, plan, self._lakehouse) if strategy.verdicts == "file_order" else None
         with watched(self._spark) as passes:
-            result = engine.run(job, self.arrivals, plan.output, plan.initial_states, strategy, slices)
+            how = (plan.output, plan.initial_states, strategy, slices)
+            result = (
+                engine.run(job, self.arrivals, *how)
+                if job.steps is None
+                else engine.run_steps(job, self.arrivals, self.references, *how)
+            )
         layouts = dict(result_tables(job))
         for name, frame in frames_of(job, result).items():
             check_columns(self._lakehouse, name, with_day(frame, layouts[name]), plan.output)

@@ -18,7 +18,8 @@ class Findings:
     ``counts_by_verdict`` and ``counts_by_reason`` count every event of the output range, also those that
     ``keep_verdicts: exceptions`` does not write. ``rows_written`` and ``versions_written`` go by table, as do
     ``files_read`` and ``bytes_read``, the files of each log that Spark opened, once each, and ``scans``, how often it
-    went through them. Where the plan predicted otherwise, ``warnings`` contain it. ``writer``: who wrote the results.
+    went through them. Where the plan predicted otherwise, ``warnings`` contain it. ``fingerprints`` are those of the
+    outputs by table, ``output_fingerprint`` is that of all of them. ``writer``: who wrote the results.
     """
 
     counts_by_verdict: dict[str, int] = field(default_factory=dict)
@@ -30,6 +31,7 @@ class Findings:
     scans: dict[str, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     output_fingerprint: str | None = None
+    fingerprints: dict[str, str] = field(default_factory=dict)
     writer: str | None = None
     engine: dict[str, str] = field(default_factory=dict)
 
@@ -56,9 +58,13 @@ class RunSummary:
 
     @property
     def output_fingerprint(self) -> str:
-        """SHA-256 of the range's windows."""
+        """SHA-256 of the range's results."""
         assert self.found.output_fingerprint is not None, "a run that succeeded has computed it"
         return self.found.output_fingerprint
+
+    def fingerprint_of(self, table: str) -> str:
+        """That of one output; of any other table, which they depend on together, that of all."""
+        return self.found.fingerprints.get(table, self.output_fingerprint)
 
     @property
     def rows_written(self) -> Mapping[str, int]:

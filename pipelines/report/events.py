@@ -59,13 +59,13 @@ class Events(Protocol):
 
 def events_of(lakehouse: Lakehouse, part: Input, output: OutputRange) -> Events | None:
     """The events of ``part`` that arrived in ``output``, or None where its log is not written."""
-    table = lakehouse.open(arrivals_table(part.name))
+    table = lakehouse.open(arrivals_table(part.log))
     if table is None:
         return None
     column = None if part.timestamp_by is None else part.column(part.timestamp_by.strip("` "))
     if part.timestamp_by is None or (column is not None and column.type in _PLAIN):
         return FileEvents(table.to_pyarrow_dataset(), None if column is None else column.name, output)
-    return SparkEvents(lakehouse.uri(arrivals_table(part.name)), part.timestamp_by, output)
+    return SparkEvents(lakehouse.uri(arrivals_table(part.log)), part.timestamp_by, output)
 
 
 class FileEvents:

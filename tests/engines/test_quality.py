@@ -14,6 +14,7 @@ from pipelines.core.model import EVERYTHING, OutputRange
 from pipelines.core.time import parse_instant
 from pipelines.ingest.batch import ingest
 from pipelines.job.load import parse_job
+from pipelines.lakehouse.layout import output_tables
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.replay.run import replay
 
@@ -61,6 +62,7 @@ query:
     all_n: "collect(n)"
 """
 )
+(TABLE,) = output_tables(JOB)
 
 
 @pytest.fixture(scope="module")
@@ -119,13 +121,14 @@ def _expr(text: str) -> Any:
 
 
 def test_what_ingest_and_replay_wrote_keeps_its_contracts(spark: SparkSession, whole: Path) -> None:
-    from pipelines.quality.contracts import check_arrivals, check_windows
+    from pipelines.quality.contracts import check_arrivals
+    from pipelines.quality.outputs import check_output
 
     lakehouse = Lakehouse.at(whole)
     for result in (
         check_arrivals(spark, lakehouse, JOB.inputs[0], EVERYTHING),
-        check_windows(spark, lakehouse, JOB, EVERYTHING),
-        check_windows(spark, lakehouse, JOB, OutputRange(T("2026-01-01T05:00:00Z"), T("2026-01-01T09:00:00Z"))),
+        check_output(spark, lakehouse, JOB, TABLE, EVERYTHING),
+        check_output(spark, lakehouse, JOB, TABLE, OutputRange(T("2026-01-01T05:00:00Z"), T("2026-01-01T09:00:00Z"))),
     ):
         assert (result.passed, result.blocking, result.failed_rows, result.sample) == (True, True, 0, ())
 
@@ -282,8 +285,8 @@ query: {{from: cars, group_by: [booth], window: {window}, aggregates: {{n: "coun
 
 
 def test_a_table_not_written_has_nothing_to_break(spark: SparkSession, tmp_path: Path) -> None:
-    from pipelines.quality.contracts import check_windows
+    from pipelines.quality.outputs import check_output
 
-    result = check_windows(spark, Lakehouse.at(tmp_path), JOB, EVERYTHING)
+    result = check_output(spark, Lakehouse.at(tmp_path), JOB, TABLE, EVERYTHING)
     assert (result.passed, result.failed_rows) == (True, 0)
     assert "not written yet" in result.description

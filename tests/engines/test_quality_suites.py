@@ -16,11 +16,12 @@ from pipelines.core.errors import UsageError
 from pipelines.core.model import EVERYTHING, OutputRange
 from pipelines.core.time import parse_instant
 from pipelines.job.load import parse_job
+from pipelines.lakehouse.layout import output_tables
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import TIMESTAMP
 from pipelines.quality import expectations
 from pipelines.quality.check_result import CheckResult
-from pipelines.quality.expectations import check_matches_stream, check_window_results
+from pipelines.quality.expectations import check_matches_stream, check_results
 
 pytestmark = [
     # the library warns about what others have deprecated
@@ -41,6 +42,7 @@ query:
   aggregates: {cars: "count(*)", known: "count(n)", least: "min(n)", most: "max(n)", all_n: "collect(n)"}
 """
 )
+(TABLE,) = output_tables(JOB)
 Row = dict[str, Any]
 
 
@@ -84,7 +86,7 @@ def _lakehouse(root: Path, table: str, rows: list[Row]) -> Lakehouse:
 def _checked(root: Path, change: Callable[[list[Row]], None]) -> CheckResult:
     rows = _windows()
     change(rows)
-    result = check_window_results(_lakehouse(root, "windows/cars", rows), JOB, EVERYTHING)
+    result = check_results(_lakehouse(root, "windows/cars", rows), JOB, TABLE, EVERYTHING)
     assert result is not None
     return result
 
@@ -97,7 +99,7 @@ def test_right_windows_pass_and_the_suite_is_kept_the_same_each_time(tmp_path: P
     assert json.loads(first)["result"]["passed"] is True
     kinds = {one["type"] for one in json.loads(first)["suite"]["expectations"]}
     assert {"expect_compound_columns_to_be_unique", "expect_table_columns_to_match_set"} <= kinds
-    check_window_results(Lakehouse.at(tmp_path), JOB, EVERYTHING)
+    check_results(Lakehouse.at(tmp_path), JOB, TABLE, EVERYTHING)
     assert document.read_text() == first
 
 
@@ -148,8 +150,8 @@ def test_only_the_range_is_checked(tmp_path: Path) -> None:
     rows = _windows()
     rows[-1]["cars"] = 0
     lakehouse = _lakehouse(tmp_path, "windows/cars", rows)
-    before = check_window_results(lakehouse, JOB, OutputRange(None, parse_instant("2026-01-01T12:00:00Z")))
-    after = check_window_results(lakehouse, JOB, OutputRange(parse_instant("2026-01-01T12:00:00Z"), None))
+    before = check_results(lakehouse, JOB, TABLE, OutputRange(None, parse_instant("2026-01-01T12:00:00Z")))
+    after = check_results(lakehouse, JOB, TABLE, OutputRange(parse_instant("2026-01-01T12:00:00Z"), None))
     assert before is not None
     assert after is not None
     assert (before.passed, after.passed) == (True, False)
@@ -176,14 +178,14 @@ def test_a_true_difference_blocks_and_rounding_does_not(tmp_path: Path) -> None:
         [(3, "different", "floating_point_only"), (5, "missing_in_stream", "another_policy"), (7, "odd", None)]
     )
     lakehouse = _lakehouse(tmp_path, "reconciliations/cars", rows)
-    result = check_matches_stream(lakehouse, JOB, EVERYTHING)
+    result = check_matches_stream(lakehouse, JOB, TABLE, EVERYTHING)
     assert result is not None
     assert (result.name, result.passed, result.failed_rows) == ("matches_stream", False, 2)
     assert [(row["window_end"], row["problem"]) for row in result.sample] == [
         ("2026-01-01T05:00:00Z", "the replay and the live run differ"),
         ("2026-01-01T07:00:00Z", "the status is not known; no cause is named"),
     ]
-    before = check_matches_stream(lakehouse, JOB, OutputRange(None, parse_instant("2026-01-01T05:00:00Z")))
+    before = check_matches_stream(lakehouse, JOB, TABLE, OutputRange(None, parse_instant("2026-01-01T05:00:00Z")))
     assert before is not None
     assert before.passed
     assert (tmp_path / "_quality" / "cars" / "reconciliations.json").is_file()
@@ -191,14 +193,14 @@ def test_a_true_difference_blocks_and_rounding_does_not(tmp_path: Path) -> None:
 
 def test_no_difference_at_all_passes(tmp_path: Path) -> None:
     lakehouse = _lakehouse(tmp_path, "reconciliations/cars", _differences([(3, "different", "another_policy")]))
-    nothing = check_matches_stream(lakehouse, JOB, OutputRange(parse_instant("2026-01-02T00:00:00Z"), None))
+    nothing = check_matches_stream(lakehouse, JOB, TABLE, OutputRange(parse_instant("2026-01-02T00:00:00Z"), None))
     assert nothing is not None
     assert nothing.passed
 
 
 def test_without_a_table_there_is_no_verdict(tmp_path: Path) -> None:
-    assert check_window_results(Lakehouse.at(tmp_path), JOB, EVERYTHING) is None
-    assert check_matches_stream(Lakehouse.at(tmp_path), JOB, EVERYTHING) is None
+    assert check_results(Lakehouse.at(tmp_path), JOB, TABLE, EVERYTHING) is None
+    assert check_matches_stream(Lakehouse.at(tmp_path), JOB, TABLE, EVERYTHING) is None
 
 
 def test_a_suite_refuses_more_rows_than_it_is_made_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

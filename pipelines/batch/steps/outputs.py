@@ -39,6 +39,7 @@ from pipelines.core.steps import (
     Windowed,
     walk,
 )
+from pipelines.plan.extent import extents
 
 WINDOWS_OF_ROWS = WindowRules(windows_of_rows)
 """An edge belongs to the window that ends there, and every window is emitted."""
@@ -209,7 +210,9 @@ class Evaluator:
         reference = self._base(rows)
         if reference.effective is None:
             return None
-        return Snapshots(reference, self._reference(reference.name).frame, self._output.from_us)
+        back_us = extents(self._job)[reference.name].back_us
+        from_us = None if self._output.from_us is None or back_us is None else self._output.from_us - back_us
+        return Snapshots(reference, self._reference(reference.name).frame, from_us)
 
     def _base(self, rows: Rows) -> Reference:
         *_, last = walk(rows)
