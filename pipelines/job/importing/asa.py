@@ -14,7 +14,7 @@ from pipelines.core.errors import UsageError
 from pipelines.job.atlas_pipeline.stages import plain_name
 from pipelines.job.atlas_pipeline.values import Guess
 from pipelines.job.importing.asa_project import Definition, Source, definitions
-from pipelines.job.importing.asa_script import Reads, expressions_of, reads_of
+from pipelines.job.importing.asa_script import METADATA, Reads, expressions_of, reads_of
 from pipelines.job.importing.fields import columns_of, columns_text, learn, paths_of, read_sample
 from pipelines.job.importing.result import Imported, job_file
 from pipelines.job.sql.calls import called, is_timestamp
@@ -70,12 +70,14 @@ def _job(definition: Definition, samples: Mapping[str, Path]) -> Imported:
 
 def _known_fields(job: Imported, definition: Definition, samples: Mapping[str, Path]) -> dict[str, Guess]:
     """Fields that samples have: those given, and those of the project's local inputs."""
-    found = {key: one.sample for key, one in definition.inputs.items() if one.sample is not None} | dict(samples)
+    found = {key: one.sample for key, one in definition.inputs.items() if one.sample} | dict(samples)
     known: dict[str, Guess] = {}
     for key, path in found.items():
         conflicts: list[str] = []
         learn(known.setdefault(key, Guess()), read_sample(path), conflicts)
-        job.guesses += [f"{key}.{one} has values of several types in {path.name}: taken as text" for one in conflicts]
+        for name in [name for name in known[key].fields if name.lower() in METADATA]:
+            del known[key].fields[name]
+        job.guesses += [f"{key}.{one} has values of several types in its samples: taken as text" for one in conflicts]
     return known
 
 

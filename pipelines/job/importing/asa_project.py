@@ -33,7 +33,8 @@ class Source:
     partitions: int | None = None
     path_pattern: str = ""
     refreshed: bool = False
-    sample: Path | None = None
+    sample: Path | str | None = None
+    """A file of events, or their text."""
 
 
 @dataclass(slots=True)
@@ -132,8 +133,7 @@ def _of_files(name: str, script: Path, files: list[Path]) -> Definition:
             Source(str(data["inputalias"]), str(data.get("type", "")).lower() == "reference data"),
         )
         sample = path.parent / str(data.get("filepath") or "").replace("\\", "/")
-        if sample.is_file():
-            known.sample = sample
+        known.sample = sample if sample.is_file() else data.get("sample")
     return found
 
 
