@@ -93,7 +93,7 @@ def test_a_project_with_samples_is_complete(tmp_path: Path, capsys: pytest.Captu
         "ReadAt": "string",
         "Celsius": "double",
         "Model": "string",
-        "Device": "struct<`id`: string, `slots`: array<bigint>>",
+        "Device": "struct<`id`: string,`slots`: array<bigint>>",
     }
     assert columns(job, "machines") == {"Id": "string", "Line": "string"}
     assert job.ordering("telemetry_hub") == StreamAnalyticsOrdering(late_arrival_us=5 * SECOND)
