@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,91 @@ def test_a_template_gives_query_inputs_and_settings(tmp_path: Path, capsys: pyte
     assert job.ordering("cars") == StreamAnalyticsOrdering(late_arrival_us=60 * SECOND, out_of_order_us=10 * SECOND)
     assert job.reference("rules").effective == "snapshot_time"
     assert any("LastOutputEventTime" in one for one in found["open_points"])
+
+
+BICEP = """\
+param jobName string = 'plant-alerts'
+param late int = 60
+resource job 'Microsoft.StreamAnalytics/streamingjobs@2021-10-01-preview' = {
+  name: jobName
+  location: resourceGroup().location
+  properties: {
+    compatibilityLevel: '1.2'
+    eventsLateArrivalMaxDelayInSeconds: late
+    inputs: [
+      {
+        name: 'cars'
+        properties: { type: 'Stream', serialization: { type: 'Json' } }
+      }
+    ]
+    transformation: {
+      name: 'main'
+      properties: {
+        query: '''
+SELECT plate INTO fined
+FROM cars TIMESTAMP BY at WHERE kmh > 50
+'''
+      }
+    }
+  }
+}
+"""
+TERRAFORM = """\
+resource "azurerm_stream_analytics_job" "alerts" {
+  name                                     = "plant-alerts"
+  location                                 = azurerm_resource_group.it.location
+  compatibility_level                      = "1.2"
+  events_out_of_order_policy               = "Drop"
+  events_out_of_order_max_delay_in_seconds = 50
+  transformation_query = <<QUERY
+    SELECT plate INTO fined
+    FROM cars TIMESTAMP BY at WHERE kmh > 50
+  QUERY
+}
+resource "azurerm_stream_analytics_stream_input_eventhub" "cars" {
+  name = "cars"
+  serialization {
+    type     = "Json"
+    encoding = "UTF8"
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "ordering"),
+    [
+        ("job.bicep", BICEP, StreamAnalyticsOrdering(late_arrival_us=60 * SECOND)),
+        ("job.tf", TERRAFORM, StreamAnalyticsOrdering(out_of_order_us=50 * SECOND, action="drop")),
+    ],
+)
+def test_bicep_and_terraform_say_the_same_as_a_template(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, ordering: StreamAnalyticsOrdering
+) -> None:
+    (tmp_path / name).write_text(text)
+    _, (found,) = imported(capsys, "asa", tmp_path / name, "--out", tmp_path / "out")
+    assert (found["job"], found["refusals"]) == ("plant_alerts", [])
+    job = job_in(tmp_path / "out", "plant_alerts")
+    assert job.ordering("cars") == ordering
+    assert set(columns(job, "cars")) == {"plate", "at", "kmh"}
+
+
+@pytest.mark.parametrize("name", ["job.bicep", "job.tf", "t.json", "s.asaql", "p.js"])
+def test_damaged_text_is_read_or_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    whole = {
+        "job.bicep": BICEP,
+        "job.tf": TERRAFORM,
+        "t.json": json.dumps(template(SCRIPT)),
+        "s.asaql": SCRIPT,
+        "p.js": f"s = {json.dumps(SOURCE)}\nsp.createStreamProcessor('x', [s, {json.dumps(WINDOW)}])",
+    }[name]
+    chance = random.Random(name)
+    for number in range(40):
+        start = chance.randrange(len(whole))
+        (tmp_path / name).write_text(whole[:start] + whole[start + chance.randint(1, 40) :])
+        kind = "atlas" if name == "p.js" else "asa"
+        assert run(["import", kind, str(tmp_path / name), "--out", str(tmp_path / str(number))]) in (0, 1, 2)
+    capsys.readouterr()
 
 
 def test_what_is_refused_names_its_place_and_the_files_are_there(
