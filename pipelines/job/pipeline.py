@@ -1,4 +1,4 @@
-"""``query: {pipeline: ..}`` of a job file: an Atlas pipeline, and the settings that it gives besides the query."""
+"""``query: {pipeline: ..}`` of a job file: an Atlas pipeline gives the query, the event time and settings of the ordering."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def build_pipeline(
     others = sorted(key for key in part.model_fields_set if key != "pipeline")
     if others:
         raise file.error(
-            "does not go with 'pipeline', which is the whole query; keep one", ("query", others[0].strip("_"))
+            "does not go with 'pipeline', which is the whole query; leave it out", ("query", others[0].strip("_"))
         )
     text, name = _text(file, part.pipeline or "")
     try:
         processors = read_processors(text)
         if len(processors) > 1:
             names = ", ".join(str(one.name) for one in processors)
-            raise Refused(f"has {len(processors)} processors ({names}); give each a file of its own")
+            raise Refused(f"contains {len(processors)} processors ({names}); give each a file of its own")
         return translate(processors[0], source.name, source.columns, {one.name: one for one in references})
     except Refused as refused:
         if name is None:
@@ -62,8 +62,8 @@ def with_pipeline_time(file: JobFile, source: model.Input, pipeline: Translated)
     if source.timestamp_by is None:
         return replace(source, timestamp_by=pipeline.timestamp_by)
     if source.timestamp_by != pipeline.timestamp_by:
-        time = pipeline.timestamp_by or "the arrival time"
-        raise file.error(f"the time of the pipeline is {time}; leave this out", ("inputs", source.name, "timestamp_by"))
+        theirs = pipeline.timestamp_by or "the arrival time"
+        raise file.error(f"the pipeline has {theirs}; leave this out", ("inputs", source.name, "timestamp_by"))
     return source
 
 
@@ -76,7 +76,7 @@ def with_pipeline_ordering(file: JobFile, section: schema.JobSection, pipeline: 
         given, path = given[name], ("ordering", name)
     for key, value in pipeline.items():
         if key in given and _setting(given[key]) != _setting(value):
-            raise file.error(f"the pipeline gives {value}; leave this out", (*path, key))
+            raise file.error(f"the pipeline has {value}; leave this out", (*path, key))
     return section.model_copy(update={"ordering": {**pipeline, **given}})
 
 

@@ -96,7 +96,9 @@ def test_the_contract_names_every_command() -> None:
 def options_of(command: str) -> set[str]:
     """The options of a command that are its own."""
     group = typer.main.get_command(application())
-    names = {option for parameter in group.commands[command].params for option in parameter.opts}  # type: ignore[attr-defined]
+    found = group.commands[command]  # type: ignore[attr-defined]
+    commands = getattr(found, "commands", {command: found}).values()
+    names = {option for one in commands for parameter in one.params for option in parameter.opts}
     everywhere = {f"--{field.name}" for field in dataclasses.fields(Context)}
     return {name for name in names if name.startswith("--")} - everywhere - {"--help"}
 

@@ -14,7 +14,7 @@ from pipelines.core.errors import UsageError
 from pipelines.job.atlas_pipeline.stages import plain_name
 from pipelines.job.atlas_pipeline.values import Guess
 from pipelines.job.importing.asa_project import Definition, Source, definitions
-from pipelines.job.importing.asa_script import Reads, expressions_of, reads_of
+from pipelines.job.importing.asa_script import METADATA, Reads, expressions_of, reads_of
 from pipelines.job.importing.fields import columns_of, columns_text, learn, paths_of, read_sample
 from pipelines.job.importing.result import Imported, job_file
 from pipelines.job.sql.calls import called, is_timestamp
@@ -26,7 +26,7 @@ from pipelines.job.sql.refusal import Refused
 from pipelines.job.sql.types import TEXT
 
 _SNAPSHOT = "snapshot_time"
-"""The column that says from when a snapshot of reference data holds."""
+"""The column with the time from which a snapshot of reference data is valid."""
 _LEVELS = ("1.0", "1.1", "1.2")
 
 
@@ -70,12 +70,14 @@ def _job(definition: Definition, samples: Mapping[str, Path]) -> Imported:
 
 def _known_fields(job: Imported, definition: Definition, samples: Mapping[str, Path]) -> dict[str, Guess]:
     """Fields that samples have: those given, and those of the project's local inputs."""
-    found = {key: one.sample for key, one in definition.inputs.items() if one.sample is not None} | dict(samples)
+    found = {key: one.sample for key, one in definition.inputs.items() if one.sample} | dict(samples)
     known: dict[str, Guess] = {}
     for key, path in found.items():
         conflicts: list[str] = []
         learn(known.setdefault(key, Guess()), read_sample(path), conflicts)
-        job.guesses += [f"{key}.{one} has values of several types in {path.name}: taken as text" for one in conflicts]
+        for name in [name for name in known[key].fields if name.lower() in METADATA]:
+            del known[key].fields[name]
+        job.guesses += [f"{key}.{one} has values of several types in its samples: taken as text" for one in conflicts]
     return known
 
 
@@ -119,7 +121,7 @@ def _reference(job: Imported, source: Source, guess: Guess) -> dict[str, object]
     if "{date}" not in source.path_pattern.lower() and not source.refreshed:
         return {"columns": columns, "effective": "static"}
     job.open_points.append(
-        f"{source.name} changes over time: ingest each snapshot with the time from which it holds in {_SNAPSHOT} (Q85)"
+        f"{source.name} changes over time: ingest each snapshot with the time from which it is valid in {_SNAPSHOT} (Q85)"
     )
     return {"columns": f"{columns}, {_SNAPSHOT} TIMESTAMP", "effective": _SNAPSHOT}
 
@@ -173,7 +175,7 @@ def _open_points(script: Script) -> list[str]:
         "LIMIT DURATION leaves out the row that is exactly that long ago (Q62)": any(
             isinstance(one, Over) and one.args.get("limit") is not None for one in nodes
         ),
-        "EventProcessedUtcTime is a wall clock that no log holds (Q24)": any(
+        "EventProcessedUtcTime is a wall clock that no log contains (Q24)": any(
             isinstance(one, exp.Column) and one.name.lower() == "eventprocessedutctime" for one in nodes
         ),
     }

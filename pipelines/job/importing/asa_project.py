@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.core.errors import UsageError
+from pipelines.job.importing.blocks import as_data, read_blocks
 from pipelines.job.sql.inputs import job_name
 
 SETTINGS = (
@@ -33,7 +34,8 @@ class Source:
     partitions: int | None = None
     path_pattern: str = ""
     refreshed: bool = False
-    sample: Path | None = None
+    sample: Path | str | None = None
+    """A file of events, or their text."""
 
 
 @dataclass(slots=True)
@@ -57,6 +59,10 @@ def definitions(path: Path) -> list[Definition]:
     elif path.suffix.lower() == ".json":
         is_project = path.name.lower() == "asaproj.json"
         found = list(_project(path.parent) if is_project else _template(path, _json(path)))
+    elif path.suffix.lower() == ".bicep":
+        found = list(_template(path, _of_bicep(_text(path))))
+    elif path.suffix.lower() == ".tf":
+        found = list(_of_terraform(path))
     else:
         found = [Definition(path.stem, _text(path), path.name)]
     if not found:
@@ -132,8 +138,7 @@ def _of_files(name: str, script: Path, files: list[Path]) -> Definition:
             Source(str(data["inputalias"]), str(data.get("type", "")).lower() == "reference data"),
         )
         sample = path.parent / str(data.get("filepath") or "").replace("\\", "/")
-        if sample.is_file():
-            known.sample = sample
+        known.sample = sample if sample.is_file() else data.get("sample")
     return found
 
 
@@ -229,3 +234,43 @@ def _add_input(job: Definition, name: str, resource: dict[str, Any], values: _Va
         str(values.of(source.get("pathpattern")) or ""),
         refreshed=str(values.of(source.get("refreshtype")) or "static").lower() != "static",
     )
+
+
+# Bicep and Terraform
+
+
+def _of_bicep(text: str) -> dict[str, Any]:
+    """The resources of a Bicep file as those of a template."""
+    blocks = read_blocks(text).blocks
+    resources = []
+    for one in blocks:
+        if one.key == "resource" and len(one.labels) > 1:
+            data = as_data(one.value)
+            resources.append({**(data if isinstance(data, dict) else {}), "type": one.labels[1].partition("@")[0]})
+    return {"resources": resources}
+
+
+def _of_terraform(path: Path) -> Iterator[Definition]:
+    """The job of a Terraform file, with the inputs in it; the provider's late tolerance is 5 s where none is given."""
+    blocks = [one for one in read_blocks(_text(path)).blocks if one.key == "resource" and len(one.labels) == 2]
+    resources = [(one.labels[0], one.labels[1], as_data(one.value)) for one in blocks]
+    for kind, label, data in resources:
+        if kind != "azurerm_stream_analytics_job":
+            continue
+        settings = {key.replace("_", ""): value for key, value in data.items()}
+        job = Definition(str(data.get("name", label)), str(data.get("transformation_query", "")), f"{path.stem}.asaql")
+        job.settings = {"eventslatearrivalmaxdelayinseconds": 5} | {
+            key: settings[key] for key in SETTINGS if key in settings
+        }
+        for input_kind, input_label, one in resources:
+            match = re.match(r"azurerm_stream_analytics_(stream|reference)_input_", input_kind)
+            if match is not None:
+                name = str(one.get("name", input_label))
+                job.inputs[job_name(name)] = Source(
+                    name,
+                    match[1] == "reference",
+                    str(_lower(one.get("serialization")).get("type") or "").lower(),
+                    path_pattern=str(one.get("path_pattern") or ""),
+                    refreshed=str(one.get("refresh_type") or "Static") != "Static",
+                )
+        yield job

@@ -1,4 +1,4 @@
-"""What a script reads: its inputs, the fields of each, and what their use says of the fields' types."""
+"""What a script reads: its inputs, the fields of each, and the types that their use suggests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipelines.job.sql.grammar.syntax import Applying, Joining, Script, Select, 
 from pipelines.job.sql.grammar.syntax import Rows as SyntaxRows
 from pipelines.job.sql.inputs import job_name
 from pipelines.job.sql.spark_types import type_of
-from pipelines.job.sql.types import BIGINT, BIT, DATETIME, FLOAT, TEXT, Array, Map, Record, Type
+from pipelines.job.sql.types import BIGINT, BIT, DATETIME, FLOAT, TEXT, Array, Map, Record, Scalar, Type
 
 METADATA = frozenset(
     {"partitionid", "eventenqueuedutctime", "eventprocessedutctime", "blobname", "bloblastmodifiedutctime", "system"}
@@ -55,6 +55,8 @@ class _Reading:
     def __init__(self, script: Script, known: Mapping[str, Guess]) -> None:
         self.reads = Reads(dict(known))
         self.steps: dict[str, _Seen] = {}
+        self.equal: list[tuple[Guess, Guess]] = []
+        """Fields that are compared with each other, which have one type."""
         for table in script.tables:
             guess = self._input(table.name.name)
             for name, kind in table.columns:
@@ -63,6 +65,10 @@ class _Reading:
             self.steps[named.name.name.lower()] = self._rows(named.rows)
         for rows in script.outputs:
             self._rows(rows)
+        for _ in self.equal:
+            for one, other in self.equal:
+                _alike(one, other)
+                _alike(other, one)
 
     def _input(self, name: str) -> Guess:
         return self.reads.inputs.setdefault(job_name(name), Guess())
@@ -113,6 +119,10 @@ class _Reading:
         """Take note of the columns of one node of an expression, and of their types."""
         if path_of(node) and not isinstance(node.parent, exp.Dot):
             self._guess(node, sources)
+        if isinstance(node, exp.Binary) and isinstance(node, _COMPARED):
+            one, other = (self._guess(side, sources) for side in (node.this, node.expression))
+            if one is not None and other is not None:
+                self.equal.append((one, other))
         kind, operands = _wanted(node)
         for operand in operands if kind is not None else ():
             guess = self._guess(operand, sources)
@@ -259,6 +269,12 @@ def _field(guess: Guess, name: str) -> Guess:
 
 def _has(guess: Guess, name: str) -> bool:
     return any(one.lower() == name for one in guess.fields)
+
+
+def _alike(one: Guess, other: Guess) -> None:
+    """Give a field of which nothing is known the type of another."""
+    if kind_of(one) == "open" and isinstance(other.found, Scalar):
+        one.found = other.found
 
 
 def _walk(seen: _Seen, path: tuple[str, ...]) -> Guess | None:

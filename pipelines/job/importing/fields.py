@@ -20,8 +20,17 @@ _MOST = 10_000
 """Records of a sample that are looked at."""
 
 
-def read_sample(path: Path) -> Iterator[Any]:
-    """The records of a sample: JSON lines, a JSON array, or CSV with a header, whose values are all text (Q28)."""
+def read_sample(path: Path | str) -> Iterator[Any]:
+    """The records of a sample: JSON lines, a JSON array, or CSV with a header, whose values are all text (Q28).
+
+    ``path`` may also be the text itself, of JSON.
+    """
+    if isinstance(path, str):
+        try:
+            yield from _values(path)
+        except Refused as refused:
+            raise UsageError(f"a sample in the project is not JSON: {refused.what}") from None
+        return
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -40,14 +49,12 @@ def read_sample(path: Path) -> Iterator[Any]:
 
 def _values(text: str) -> Iterator[Any]:
     """The values of a JSON array, of one document, or of each line."""
-    if text.lstrip().startswith("["):
-        yield from read_value(text)
-        return
     try:
-        yield read_value(text)
+        values = [read_value(text)]
     except Refused:
-        for line in filter(str.strip, text.splitlines()):
-            yield read_value(line.strip().rstrip(","))
+        values = [read_value(line.strip().rstrip(",")) for line in text.splitlines() if line.strip()]
+    for one in values:
+        yield from one if isinstance(one, list) else [one]
 
 
 def learn(guess: Guess, records: Iterator[Any], conflicts: list[str]) -> None:

@@ -1,0 +1,388 @@
+"""``tailrace import``: job files from projects, templates, scripts and pipelines."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.cli.main import run
+from pipelines.core.model import Job, StreamAnalyticsOrdering
+from pipelines.core.time import SECOND
+from pipelines.job.load import load_job
+
+SCRIPT = """\
+WITH Hot AS (
+    SELECT Device.Id AS Device, Celsius, System.Timestamp() AS At
+    FROM [Telemetry-Hub] TIMESTAMP BY ReadAt
+    WHERE Celsius > 30 AND Model <> 'test'
+)
+SELECT Hot.Device, COUNT(*) AS Readings, MAX(m.Line) AS Line
+INTO Alerts
+FROM Hot JOIN Machines m ON Hot.Device = m.Id
+GROUP BY Hot.Device, TumblingWindow(minute, 5)
+"""
+
+
+def imported(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, list[dict[str, Any]]]:
+    """(exit code, the jobs)."""
+    code = run(["import", *map(str, arguments), "--json"])
+    return code, json.loads(capsys.readouterr().out)["jobs"]
+
+
+def job_in(folder: Path, name: str) -> Job:
+    return load_job(folder / f"{name}.yaml")
+
+
+def columns(job: Job, name: str) -> dict[str, str]:
+    found = [one for one in (*job.inputs, *job.references) if one.name == name]
+    return {column.name: column.type for column in found[0].columns}
+
+
+def project(folder: Path, **settings: object) -> Path:
+    """A project as the tools write it, with a local input that has a sample."""
+    (folder / "Inputs").mkdir(parents=True)
+    config = {
+        "DataLocale": "en-US",
+        "OutputErrorPolicy": "Stop",
+        "EventsLateArrivalMaxDelayInSeconds": 5,
+        "EventsOutOfOrderMaxDelayInSeconds": 0,
+        "EventsOutOfOrderPolicy": "Adjust",
+        "CompatibilityLevel": "1.2",
+        **settings,
+    }
+    hub = {
+        "Name": "Telemetry-Hub",
+        "Type": "Data Stream",
+        "DataSourceType": "Event Hub",
+        "Serialization": {"Type": "Json"},
+    }
+    machines = {"Name": "Machines", "Type": "Reference data", "Serialization": {"Type": "Json"}}
+    machines["BlobReferenceProperties"] = {"PathPattern": "machines/list.json"}  # type: ignore[assignment]
+    local = {"InputAlias": "Telemetry-Hub", "Type": "Data Stream", "Format": "Json", "FilePath": "telemetry.json"}
+    local_machines = {"InputAlias": "Machines", "Type": "Reference data", "Format": "Json", "FilePath": "machines.csv"}
+    events = [
+        {"ReadAt": "2026-01-01T00:00:00Z", "Celsius": 31, "Model": "a", "Device": {"Id": "m1", "Slots": [1]}},
+        {"ReadAt": "2026-01-01T00:00:01Z", "Celsius": 31.5, "Model": None, "PartitionId": 3},
+    ]
+    files: dict[str, Any] = {
+        "JobConfig.json": {key: value for key, value in config.items() if value is not None},
+        "Inputs/Telemetry.json": hub,
+        "Inputs/Machines.json": machines,
+        "Inputs/Local_Telemetry.json": local,
+        "Inputs/Local_Machines.json": local_machines,
+    }
+    kinds = ["JobConfig", "Input", "Input", "InputMock", "InputMock"]
+    listed = [{"filePath": path, "subType": kind} for path, kind in zip(files, kinds, strict=True)]
+    files["asaproj.json"] = {"name": "PlantAlerts", "startFile": "Alerts.asaql", "configurations": listed}
+    for path, data in files.items():
+        (folder / path).write_text(json.dumps(data))
+    (folder / "Inputs/telemetry.json").write_text("\n".join(map(json.dumps, events)))
+    (folder / "Inputs/machines.csv").write_text("Id,Line\nm1,north\n")
+    (folder / "Alerts.asaql").write_text(SCRIPT)
+    return folder
+
+
+def test_a_project_with_samples_is_complete(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, (found,) = imported(capsys, "asa", project(tmp_path / "p"), "--out", tmp_path / "out")
+    assert (code, found["guesses"], found["refusals"]) == (0, [], [])
+    job = job_in(tmp_path / "out", "plantalerts")
+    assert columns(job, "telemetry_hub") == {
+        "ReadAt": "string",
+        "Celsius": "double",
+        "Model": "string",
+        "Device": "struct<`id`: string,`slots`: array<bigint>>",
+    }
+    assert columns(job, "machines") == {"Id": "string", "Line": "string"}
+    assert job.ordering("telemetry_hub") == StreamAnalyticsOrdering(late_arrival_us=5 * SECOND)
+    assert (tmp_path / "out" / "Alerts.asaql").read_text() == SCRIPT
+
+
+@pytest.mark.parametrize(
+    ("settings", "ordering"),
+    [
+        ({"EventsLateArrivalMaxDelayInSeconds": None}, StreamAnalyticsOrdering(late_arrival_us=None)),
+        ({"EventsLateArrivalMaxDelayInSeconds": -1}, StreamAnalyticsOrdering(late_arrival_us=None)),
+        ({"EventsOutOfOrderMaxDelayInSeconds": 10}, StreamAnalyticsOrdering(out_of_order_us=10 * SECOND)),
+        ({"EventsOutOfOrderPolicy": "Drop"}, StreamAnalyticsOrdering(action="drop")),
+    ],
+)
+def test_the_policy_is_that_of_the_settings(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    settings: dict[str, object],
+    ordering: StreamAnalyticsOrdering,
+) -> None:
+    imported(capsys, "asa", project(tmp_path / "p", **settings), "--out", tmp_path)
+    assert job_in(tmp_path, "plantalerts").ordering("telemetry_hub") == ordering
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        ({"CompatibilityLevel": None}, "the compatibility level is not known"),
+        ({"EventsOutOfOrderPolicy": "Wait"}, "out-of-order policy 'wait' is not known"),
+        ({"EventsLateArrivalMaxDelayInSeconds": "[x]"}, "is computed"),
+    ],
+)
+def test_a_setting_that_is_not_known_is_a_guess(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], settings: dict[str, object], what: str
+) -> None:
+    code, (found,) = imported(capsys, "asa", project(tmp_path / "p", **settings), "--out", tmp_path)
+    assert code == 1
+    assert any(what in one for one in found["guesses"])
+
+
+def test_the_columns_of_a_script_alone_are_guessed_from_their_use(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "alerts.asaql").write_text(SCRIPT)
+    code, (found,) = imported(capsys, "asa", tmp_path / "alerts.asaql", "--out", tmp_path / "out")
+    assert (code, found["refusals"]) == (1, [])
+    job = job_in(tmp_path / "out", "alerts")
+    assert columns(job, "telemetry_hub") == {
+        "ReadAt": "timestamp",
+        "Device": "struct<`id`: string>",
+        "Celsius": "double",
+        "Model": "string",
+    }
+    assert set(columns(job, "machines")) == {"Line", "Id"}
+    assert "telemetry_hub.Celsius DOUBLE: guessed from its use in the script" in found["guesses"]
+    assert any("System.Timestamp()" in one for one in found["open_points"])
+
+
+def test_samples_may_be_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "all.asaql").write_text("SELECT * INTO archive FROM cars")
+    _, (found,) = imported(capsys, "asa", tmp_path / "all.asaql", "--out", tmp_path / "empty")
+    assert "no field of cars is known: give --samples cars=FILE" in found["guesses"]
+    (tmp_path / "cars.json").write_text('[{"plate": "A", "toll": 1}, {"plate": "B", "toll": 2.5, "at": null}]')
+    imported(capsys, "asa", tmp_path / "all.asaql", "--out", tmp_path, "--samples", f"Cars={tmp_path}/cars.json")
+    assert columns(job_in(tmp_path, "all"), "cars") == {"plate": "string", "toll": "double", "at": "string"}
+
+
+def test_create_table_says_the_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = "CREATE TABLE cars (plate nvarchar(max), toll float, at datetime)\nSELECT plate FROM cars TIMESTAMP BY at"
+    (tmp_path / "cars.asaql").write_text(script)
+    _, (found,) = imported(capsys, "asa", tmp_path / "cars.asaql", "--out", tmp_path / "out")
+    assert not any("guessed from its use" in one for one in found["guesses"])
+    expected = {"plate": "string", "toll": "double", "at": "timestamp"}
+    assert columns(job_in(tmp_path / "out", "cars"), "cars") == expected
+
+
+def template(query: str) -> dict[str, Any]:
+    job = "Microsoft.StreamAnalytics/streamingjobs"
+    hub = {"type": "Stream", "datasource": {"type": "Microsoft.EventHub/EventHub"}, "serialization": {"type": "Json"}}
+    rules = {"type": "Reference", "datasource": {"properties": {"pathPattern": "rules/{date}/{time}.json"}}}
+    return {
+        "parameters": {"jobName": {"defaultValue": "plant-alerts"}, "late": {"type": "int", "defaultValue": 60}},
+        "variables": {},
+        "resources": [
+            {
+                "type": job,
+                "name": "[parameters('jobName')]",
+                "properties": {
+                    "EventsLateArrivalMaxDelayInSeconds": "[parameters('late')]",
+                    "eventsOutOfOrderMaxDelayInSeconds": 10,
+                    "compatibilityLevel": "1.2",
+                    "outputStartMode": "LastOutputEventTime",
+                    "inputs": [{"name": "cars", "properties": hub}],
+                    "transformation": {"name": "t", "properties": {"query": query}},
+                },
+                "resources": [
+                    {"type": "inputs", "name": "[concat(parameters('jobName'), '/rules')]", "properties": rules}
+                ],
+            }
+        ],
+    }
+
+
+def test_a_template_gives_query_inputs_and_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    query = (
+        "SELECT c.plate INTO fined FROM cars c TIMESTAMP BY at JOIN rules r ON c.model = r.model WHERE c.kmh > r.limit"
+    )
+    (tmp_path / "azuredeploy.json").write_text("// exported\n" + json.dumps(template(query)))
+    code, (found,) = imported(capsys, "asa", tmp_path / "azuredeploy.json", "--out", tmp_path)
+    assert (code, found["job"], found["refusals"]) == (1, "plant_alerts", [])
+    job = job_in(tmp_path, "plant_alerts")
+    assert job.ordering("cars") == StreamAnalyticsOrdering(late_arrival_us=60 * SECOND, out_of_order_us=10 * SECOND)
+    assert job.reference("rules").effective == "snapshot_time"
+    assert any("LastOutputEventTime" in one for one in found["open_points"])
+
+
+BICEP = """\
+param jobName string = 'plant-alerts'
+param late int = 60
+resource job 'Microsoft.StreamAnalytics/streamingjobs@2021-10-01-preview' = {
+  name: jobName
+  location: resourceGroup().location
+  properties: {
+    compatibilityLevel: '1.2'
+    eventsLateArrivalMaxDelayInSeconds: late
+    inputs: [
+      {
+        name: 'cars'
+        properties: { type: 'Stream', serialization: { type: 'Json' } }
+      }
+    ]
+    transformation: {
+      name: 'main'
+      properties: {
+        query: '''
+SELECT plate INTO fined
+FROM cars TIMESTAMP BY at WHERE kmh > 50
+'''
+      }
+    }
+  }
+}
+"""
+TERRAFORM = """\
+resource "azurerm_stream_analytics_job" "alerts" {
+  name                                     = "plant-alerts"
+  location                                 = azurerm_resource_group.it.location
+  compatibility_level                      = "1.2"
+  events_out_of_order_policy               = "Drop"
+  events_out_of_order_max_delay_in_seconds = 50
+  transformation_query = <<QUERY
+    SELECT plate INTO fined
+    FROM cars TIMESTAMP BY at WHERE kmh > 50
+  QUERY
+}
+resource "azurerm_stream_analytics_stream_input_eventhub" "cars" {
+  name = "cars"
+  serialization {
+    type     = "Json"
+    encoding = "UTF8"
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "ordering"),
+    [
+        ("job.bicep", BICEP, StreamAnalyticsOrdering(late_arrival_us=60 * SECOND)),
+        ("job.tf", TERRAFORM, StreamAnalyticsOrdering(out_of_order_us=50 * SECOND, action="drop")),
+    ],
+)
+def test_bicep_and_terraform_say_the_same_as_a_template(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, ordering: StreamAnalyticsOrdering
+) -> None:
+    (tmp_path / name).write_text(text)
+    _, (found,) = imported(capsys, "asa", tmp_path / name, "--out", tmp_path / "out")
+    assert (found["job"], found["refusals"]) == ("plant_alerts", [])
+    job = job_in(tmp_path / "out", "plant_alerts")
+    assert job.ordering("cars") == ordering
+    assert set(columns(job, "cars")) == {"plate", "at", "kmh"}
+
+
+@pytest.mark.parametrize("name", ["job.bicep", "job.tf", "t.json", "s.asaql", "p.js"])
+def test_damaged_text_is_read_or_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    whole = {
+        "job.bicep": BICEP,
+        "job.tf": TERRAFORM,
+        "t.json": json.dumps(template(SCRIPT)),
+        "s.asaql": SCRIPT,
+        "p.js": f"s = {json.dumps(SOURCE)}\nsp.createStreamProcessor('x', [s, {json.dumps(WINDOW)}])",
+    }[name]
+    chance = random.Random(name)
+    for number in range(40):
+        start = chance.randrange(len(whole))
+        (tmp_path / name).write_text(whole[:start] + whole[start + chance.randint(1, 40) :])
+        kind = "atlas" if name == "p.js" else "asa"
+        assert run(["import", kind, str(tmp_path / name), "--out", str(tmp_path / str(number))]) in (0, 1, 2)
+    capsys.readouterr()
+
+
+def test_what_is_refused_names_its_place_and_the_files_are_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cars.asaql").write_text("SELECT plate FROM cars\nFULL OUTER JOIN exits ON 1 = 1")
+    code, (found,) = imported(capsys, "asa", tmp_path / "cars.asaql", "--out", tmp_path / "out")
+    assert code == 1
+    assert any("cars.asaql:2:1: FULL" in one for one in found["refusals"])
+    assert (tmp_path / "out" / "cars.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "what"),
+    [
+        ("gone.asaql", None, "is not there"),
+        ("t.json", "{", "is not JSON"),
+        ("t.json", "{}", "defines no Stream Analytics job"),
+        ("empty.asaql", " ", "has no query"),
+    ],
+)
+def test_what_cannot_be_read_exits_with_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str | None, what: str
+) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    assert run(["import", "asa", str(tmp_path / name), "--out", str(tmp_path)]) == 2
+    assert what in capsys.readouterr().err
+
+
+def test_a_file_with_other_text_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "cars.asaql").write_text("SELECT plate FROM cars")
+    (tmp_path / "cars.yaml").write_text("mine")
+    assert run(["import", "asa", str(tmp_path / "cars.asaql"), "--out", str(tmp_path)]) == 2
+    assert (tmp_path / "cars.yaml").read_text() == "mine"
+    assert "is there already, with other text" in capsys.readouterr().err
+
+
+# -- Atlas -----------------------------------------------------------------------------------------------------------
+
+GROUP = {"_id": "$device", "most": {"$max": "$obs.watts"}, "n": {"$sum": 1}}
+WINDOW = {"$tumblingWindow": {"interval": {"size": 10, "unit": "second"}, "pipeline": [{"$group": GROUP}]}}
+SOURCE = {"$source": {"connectionName": "plant", "topic": "Solar", "timeField": {"$toDate": "$at"}}}
+PROCESSOR = {"name": "Solar-Max", "pipeline": [SOURCE, WINDOW, {"$merge": {"into": {"db": "d", "coll": "most"}}}]}
+
+
+def test_a_processor_is_imported_with_guessed_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = json.dumps(PROCESSOR)
+    (tmp_path / "solar.json").write_text(text)
+    code, (found,) = imported(capsys, "atlas", tmp_path / "solar.json", "--out", tmp_path / "out")
+    assert (code, found["job"], found["refusals"]) == (1, "solar_max", [])
+    job = job_in(tmp_path / "out", "solar_max")
+    assert columns(job, "solar") == {"at": "timestamp", "device": "string", "obs": "struct<`watts`: string>"}
+    assert job.inputs[0].timestamp_by == "at"
+    assert (tmp_path / "out" / "solar_max.json").read_text() == text
+
+
+def test_samples_leave_nothing_to_guess(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "solar.json").write_text(json.dumps(PROCESSOR))
+    sample = '{"at": {"$date": "2026-01-01T00:00:00Z"}, "device": "a", "obs": {"watts": {"$numberLong": "5"}}}\n'
+    (tmp_path / "events.jsonl").write_text(sample)
+    code, (found,) = imported(
+        capsys, "atlas", tmp_path / "solar.json", "--out", tmp_path / "o", "--samples", f"solar={tmp_path}/events.jsonl"
+    )
+    assert (code, found["guesses"]) == (0, [])
+    assert columns(job_in(tmp_path / "o", "solar_max"), "solar")["obs"] == "struct<`watts`: bigint>"
+
+
+def test_each_processor_of_a_shell_script_becomes_a_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = f"s = {json.dumps(SOURCE)}\nw = {json.dumps(WINDOW)}\n"
+    script += "sp.createStreamProcessor('first', [s, w])\nsp.createStreamProcessor('second', [s, {$https: {}}])\n"
+    (tmp_path / "solar.js").write_text(script)
+    code, found = imported(capsys, "atlas", tmp_path / "solar.js", "--out", tmp_path)
+    assert code == 1
+    assert [one["job"] for one in found] == ["first", "second"]
+    assert found[0]["refusals"] == []
+    assert any("stage 2 ($https)" in one for one in found[1]["refusals"])
+    assert job_in(tmp_path, "first").steps is not None
+
+
+def test_a_folder_without_a_pipeline_exits_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "readme.txt").write_text("nothing")
+    assert run(["import", "atlas", str(tmp_path), "--out", str(tmp_path)]) == 2
+    assert "there is no pipeline" in capsys.readouterr().err
+
+
+def test_for_people_the_result_is_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "solar.json").write_text(json.dumps(PROCESSOR))
+    assert run(["import", "atlas", str(tmp_path / "solar.json"), "--out", str(tmp_path / "out")]) == 1
+    out = capsys.readouterr().out
+    assert "device STRING: guessed from its use in the pipeline" in out.replace("\n", "")
