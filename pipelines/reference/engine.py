@@ -245,7 +245,8 @@ def _counted(job: Job, ordered: Ordered, evaluate: Evaluate | None) -> list[Row]
 def _windows(
     job: Job, profile: Profile, ordered: Ordered, rows: Sequence[Row], output: OutputRange
 ) -> list[tuple[WindowRow, list[int]]]:
-    """The windows of the range, each with the positions in the log of the events that counted in it."""
+    """The windows of the range, each with the positions in the log of the events that counted in it. The results of all
+    windows of ``any_of`` are results of the query (S13)."""
     found = [
         _window_row(job.window_query, span, window_id, inside)
         for window_id, window in job.window_query.windows

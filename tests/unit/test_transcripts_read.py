@@ -94,7 +94,7 @@ def test_several_documents_are_several_cases_each_with_its_line() -> None:
         ("expect: {}", "expects nothing"),
         ("expect: {tolerance: 1e-9}", "expects nothing"),
         ("", "'expect' is missing"),
-        ("expect: {error: x, windows: []}", "'error' excludes 'verdicts' and 'windows'"),
+        ("expect: {error: x, windows: []}", "'error' excludes 'verdicts', 'windows' and 'outputs'"),
         ("expect: {verdicts: [{verdict: accepted}]}", "'sequence' is missing"),
         ("expect: {verdicts: [{sequence: 0, verdct: accepted}]}", "did you mean 'verdict'?"),
         ("expect: {verdicts: [{sequence: 0}, {sequence: 0}]}", "event cars/0/0 is listed twice"),

@@ -44,7 +44,7 @@ OUTPUT = "output"
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """The meaning of a pipeline: query, time of its input, settings of ``ordering``, name of its source, choices made."""
+    """A pipeline as query, time of its input, settings of ``ordering``, name of its source, and choices made."""
 
     query: Steps
     timestamp_by: str | None

@@ -74,12 +74,12 @@ def test_every_step_and_output_has_a_sentence() -> None:
         "Output lines: takes each row of hourly, then looks up what takes each row of machines, then keeps those with"
         " line = 'a' where c.plate = m.plate; a row that matches none stays, then gives line = m.line.",
         "Output pairs: joins cars (a) with hourly (b) within DATEDIFF(minute, a, b) from 0 to 5.",
-        "Reference data machines comes in snapshots: a row is served by the newest one whose since is at or before its"
+        "Reference data machines comes in snapshots: a row uses the newest one whose since is at or before its"
         " system timestamp.",
     ]
     assert describe_read_range(job) == [
         "An output range [from, to) reads arrivals [from - E - max(K, L), to + L] with E = 5m, K = 1d1h, L = 5m.",
-        "Of reference data machines it reads the snapshots from the one that holds at from - 0s until to + 0s.",
+        "It reads the snapshots of reference data machines from the one in force at from - 0s to the one in force at to + 0s.",
     ]
     assert not remarks(job)
     assert any("boundaries" in sentence for sentence in ambiguities(job))
@@ -96,5 +96,5 @@ def test_a_column_of_over_must_be_a_key_of_every_window_over_its_input() -> None
     job = with_steps((), Output("output", Windowed(InputRows("cars"), Grid(HOUR, HOUR), (), ())))
     over = dataclasses.replace(job.inputs[0], over=("plate",))
     assert limits_exceeded(dataclasses.replace(job, inputs=(over,))) == [
-        "cars: over column 'plate' is not a grouping key, which the product demands"
+        "cars: over column 'plate' is not a grouping key, which the product requires"
     ]
