@@ -79,7 +79,8 @@ def test_every_step_and_output_has_a_sentence() -> None:
     ]
     assert describe_read_range(job) == [
         "An output range [from, to) reads arrivals [from - E - max(K, L), to + L] with E = 5m, K = 1d1h, L = 5m.",
-        "It reads the snapshots of reference data machines from the one in force at from - 0s to the one in force at to + 0s.",
+        "It reads the snapshots of reference data machines from the one in force at from - 0s to the one in force at to"
+        " + 0s.",
     ]
     assert not remarks(job)
     assert any("boundaries" in sentence for sentence in ambiguities(job))
