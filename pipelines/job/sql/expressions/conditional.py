@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from pipelines.job.sql.expressions.call import Call, Function
 from pipelines.job.sql.expressions.context import Context
-from pipelines.job.sql.expressions.conversions import common, convert, spark_type
+from pipelines.job.sql.expressions.conversions import common, convert
 from pipelines.job.sql.expressions.operators import Operator, condition, equal
 from pipelines.job.sql.expressions.values import NULL_VALUE, Value, settled, strict, unless
 from pipelines.job.sql.types import BIGINT, BIT, DATETIME, FLOAT, TEXT, Type
@@ -56,7 +56,7 @@ def _nullif(call: Call) -> Value:
     """Null if both are equal, else the first."""
     value = call.value(0)
     same = settled(equal(call.context, call.node, value, call.value(1)))
-    return _first([(same, Value(f"CAST(NULL AS {spark_type(value.type)})", value.type))], settled(value))
+    return _first([(same, replace(NULL_VALUE, type=value.type))], settled(value))
 
 
 def _cast(context: Context, node: exp.Expr) -> Value:

@@ -22,13 +22,13 @@ class Context:
     translate: Callable[[exp.Expr], Value]
 
     def refused(self, node: exp.Expr, what: str) -> Refused:
-        """The error that refuses ``node``; ``what`` says what to do instead."""
+        """The error that refuses ``node``; ``what`` includes what to do instead."""
         return Refused(what, *self.scope.place(node))
 
     def failing(self, node: exp.Expr, value: Value, what: str, condition: str, *shown: Value) -> Value:
         """The value, which is null where ``condition`` is true; then the run stops.
 
-        The message names the place of ``node``, says ``what``, and gives the values ``shown`` and the row's time.
+        The message gives the place of ``node``, ``what``, the values ``shown`` and the row's time.
         """
         line, column = self.scope.place(node)
         start = f"{self.settings.file}:{line}:{column}: {what}"

@@ -134,12 +134,12 @@ def _text_of_float(value: Value) -> Value:
     return strict(_TEXT_OF_FLOAT, TEXT, value)
 
 
-_PLAIN = "regexp_replace(CAST(CAST(CAST({0} AS STRING) AS DECIMAL(38,21)) AS STRING), '\\\\.?0+$', '')"
-_EXPONENT = (
-    "regexp_replace(regexp_replace(regexp_replace(CAST({0} AS STRING), '\\\\.0E', 'E'), "
-    "'E([0-9])', 'E+$1'), 'E-([0-9])$', 'E-0$1')"
-)
+_DECIMAL = "rtrim('0', CAST(CAST(CAST({0} AS STRING) AS DECIMAL(38,21)) AS STRING))"
+_SHORT = "replace(CAST({0} AS STRING), '.0E', 'E')"
+_EXPONENT = f"regexp_replace(regexp_replace({_SHORT}, 'E([0-9])', 'E+$1'), 'E-([0-9])$', 'E-0$1')"
 _TEXT_OF_FLOAT = (
-    "CASE WHEN {0} = 0D THEN '0' WHEN isnan({0}) OR abs({0}) = double('Infinity') THEN CAST({0} AS STRING)"
-    f" WHEN abs({{0}}) >= 1E-4D AND abs({{0}}) < 1E15D THEN {_PLAIN} ELSE {_EXPONENT} END"
+    "CASE WHEN abs({0}) < 1E15D AND {0} = try_cast({0} AS BIGINT) THEN CAST(try_cast({0} AS BIGINT) AS STRING)"
+    " WHEN isnan({0}) OR abs({0}) = double('Infinity') OR abs({0}) >= 1E-3D AND abs({0}) < 1E7D"
+    " THEN CAST({0} AS STRING)"
+    f" WHEN abs({{0}}) >= 1E-4D AND abs({{0}}) < 1E15D THEN {_DECIMAL} ELSE {_EXPONENT} END"
 )

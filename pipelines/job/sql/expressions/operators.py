@@ -119,7 +119,7 @@ def comparable(context: Context, node: exp.Expr, left: Value, right: Value) -> t
 
 def _comparison(context: Context, node: exp.Expr) -> Value:
     left, right = comparable(context, node, context.translate(node.this), context.translate(node.expression))
-    return strict(f"({{0}} {_COMPARISONS[type(node)]} {{1}})", BIT, left, right)
+    return _compared(_COMPARISONS[type(node)], left, right)
 
 
 _COMPARISONS: dict[type[exp.Expr], str] = {
@@ -132,8 +132,19 @@ _COMPARISONS: dict[type[exp.Expr], str] = {
 }
 
 
+def _compared(symbol: str, left: Value, right: Value) -> Value:
+    """A comparison. To Spark, NaN equals itself and is the greatest number; here it is as in IEEE 754 (Q37)."""
+    index = 1 if symbol in ("<", "<=") else 0
+    equality = symbol in ("=", "<>")
+    if left.type != FLOAT or (left, right)[index].constant is not None or (equality and right.constant is not None):
+        return strict(f"({{0}} {symbol} {{1}})", BIT, left, right)
+    if symbol == "<>":
+        return strict("({0} <> {1} OR isnan({0}))", BIT, left, right)
+    return strict(f"({{0}} {symbol} {{1}} AND NOT isnan({{{index}}}))", BIT, left, right)
+
+
 def equal(context: Context, node: exp.Expr, left: Value, right: Value) -> Value:
-    return strict("({0} = {1})", BIT, *comparable(context, node, left, right))
+    return _compared("=", *comparable(context, node, left, right))
 
 
 def _in(context: Context, node: exp.Expr) -> Value:
@@ -147,7 +158,7 @@ def _between(context: Context, node: exp.Expr) -> Value:
     value = context.translate(node.this)
     low = comparable(context, node, value, context.translate(node.args["low"]))
     high = comparable(context, node, value, context.translate(node.args["high"]))
-    return all_of([strict("({0} >= {1})", BIT, *low), strict("({0} <= {1})", BIT, *high)])
+    return all_of([_compared(">=", *low), _compared("<=", *high)])
 
 
 def _is(context: Context, node: exp.Expr) -> Value:

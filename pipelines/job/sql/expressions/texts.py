@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pipelines.job.sql.expressions.call import Call, Function
 from pipelines.job.sql.expressions.conversions import convert
 from pipelines.job.sql.expressions.utf16 import emptied, filled
 from pipelines.job.sql.expressions.values import Value, lenient, strict, text
 from pipelines.job.sql.types import BIGINT, TEXT
 
-_WHITE = r"[\p{Z}\x09-\x0D\x{85}]+"
+_SPACES = [*range(9, 14), 0x20, 0x85, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x2028, 0x2029, 0x202F, 0x205F, 0x3000]
+_WHITE = text("".join(map(chr, _SPACES)))
+"""White space as .NET has it."""
 
 
 def _len(call: Call) -> Value:
@@ -66,10 +66,9 @@ def _translate(call: Call) -> Value:
     return call.context.not_null(call.node, result, f"TRANSLATE: {what}", value, sought, given)
 
 
-def _trim(edges: str) -> Callable[[Call], Value]:
+def _trim(edge: str) -> Function:
     """All white space, not blanks alone."""
-    pattern = Value(text(edges), TEXT)
-    return lambda call: strict("regexp_replace({0}, {1}, '')", TEXT, call.text(0), pattern)
+    return Function(lambda call: strict(f"trim({edge} {_WHITE} FROM {{0}})", TEXT, call.text(0)), 1, 1)
 
 
 def _repeated(value: Value, count: Value) -> Value:
@@ -116,9 +115,9 @@ FUNCTIONS = {
     "UPPER": _plain("upper({0})"),
     "LOWER": _plain("lower({0})"),
     "REVERSE": _plain("reverse({0})"),
-    "TRIM": Function(_trim(rf"\A{_WHITE}|{_WHITE}\z"), 1, 1),
-    "LTRIM": Function(_trim(rf"\A{_WHITE}"), 1, 1),
-    "RTRIM": Function(_trim(rf"{_WHITE}\z"), 1, 1),
+    "TRIM": _trim("BOTH"),
+    "LTRIM": _trim("LEADING"),
+    "RTRIM": _trim("TRAILING"),
     "REPLICATE": Function(lambda call: _repeated(call.text(0), call.integer(1)), 2, 2),
     "SPACE": Function(lambda call: _repeated(Value("' '", TEXT), call.integer(0)), 1, 1),
     "UNICODE": Function(lambda call: strict("CAST(nullif(ascii({0}), 0) AS BIGINT)", BIGINT, call.text(0)), 1, 1),

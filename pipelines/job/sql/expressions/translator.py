@@ -63,6 +63,8 @@ def _dot(context: Context, node: exp.Dot) -> Value:
         return property_of(context, node, context.translate(node.this), node.expression.name)
     if isinstance(node.expression, exp.Anonymous) and node.this.name.lower() == "udf":
         return call_user_function(context, node, node.expression.name, node.expression.expressions)
+    if node.this.name.lower() == "system":
+        raise context.refused(node, f"{node.sql('tsql')} has no value here; it stands where a window was grouped by")
     raise context.refused(node, f"{node.sql('tsql')}: code outside of the script runs in the product alone")
 
 

@@ -8,16 +8,11 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.optimizer.annotate_types import annotate_types
 
-from pipelines.job import schema
-from pipelines.job.expressions import check_expression
 from pipelines.job.sql.expressions.context import Context
 from pipelines.job.sql.expressions.conversions import spark_type
 from pipelines.job.sql.expressions.values import Value, lenient
 from pipelines.job.sql.scope import UserFunction
-from pipelines.job.sql.types import BIGINT, BIT, DATETIME, FLOAT, TEXT, Type
-
-_PARAMETERS = ("x", "y", "z")
-"""The arguments of a function that does not name them."""
+from pipelines.job.sql.types import BIGINT, BIT, DATETIME, FLOAT, NULL, TEXT, Type
 
 _TYPES: dict[exp.DType, Type] = {
     **dict.fromkeys((exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT), BIGINT),
@@ -26,16 +21,6 @@ _TYPES: dict[exp.DType, Type] = {
     **dict.fromkeys((exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ, exp.DType.DATE), DATETIME),
     exp.DType.BOOLEAN: BIT,
 }
-
-
-def user_function(given: str | schema.FunctionSection) -> UserFunction:
-    """A function of the job file, checked as its other expressions are; ValueError says what is wrong."""
-    if isinstance(given, schema.FunctionSection):
-        return UserFunction(tuple(given.args), check_expression(given.as_, given.args))
-    sql = check_expression(given, _PARAMETERS)
-    read = {column.name.lower() for column, _, _ in _arguments_read(sql)}
-    count = max((index + 1 for index, name in enumerate(_PARAMETERS) if name in read), default=0)
-    return UserFunction(_PARAMETERS[:count], sql)
 
 
 def call_user_function(context: Context, node: exp.Expr, name: str, arguments: Sequence[exp.Expr]) -> Value:
@@ -79,8 +64,9 @@ def _result_type(context: Context, node: exp.Expr, name: str, function: UserFunc
     def argument(part: exp.Expr) -> exp.Expr:
         if not isinstance(part, exp.Column):
             return part
-        kind = exp.DataType.build(spark_type(given[part.parts[0].name.lower()].type), dialect="spark")
-        return exp.Cast(this=exp.Null(), to=kind)
+        type_ = given[part.parts[0].name.lower()].type
+        null = exp.Null()
+        return null if type_ == NULL else exp.cast(null, spark_type(type_), dialect="spark")
 
     tree = annotate_types(sqlglot.parse_one(function.sql, read="spark").transform(argument), dialect="spark")
     found = _TYPES.get(tree.type.this) if isinstance(tree.type, exp.DataType) else None

@@ -53,12 +53,12 @@ def test_the_run_stops_for_the_rows_that_would_be_dropped_and_for_no_others(spar
 
 
 @pytest.mark.spark
-def test_a_value_that_cannot_be_converted_is_null_where_the_job_says_so(spark: SparkSession) -> None:
+def test_a_value_that_cannot_be_converted_is_null_if_the_job_asks_for_it(spark: SparkSession) -> None:
     texts = ["CAST(s AS bigint)", "COALESCE(CAST(s AS bigint), 1)", "s > 1", "CAST(digits AS bigint)"]
     assert evaluated(row_frame(spark), texts, NULL) == [None, 1, None, 12]
 
 
 @pytest.mark.spark
-def test_overflow_stops_the_run_whatever_the_job_says_of_casts(spark: SparkSession) -> None:
+def test_overflow_stops_the_run_whatever_on_cast_error_is(spark: SparkSession) -> None:
     with pytest.raises(Exception, match="the result of \\+ is no bigint"):
         evaluated(row_frame(spark), ["n + big"], DROP)

@@ -25,6 +25,7 @@ CHOICES: list[tuple[str, object]] = [
     ("NULLIF(n, 8)", 7),
     ("NULLIF(n, no_n)", 7),
     ("NULLIF(s, 'abc')", "Abc"),
+    ("NULLIF(NULL, 1)", None),
 ]
 
 TEXTS: list[tuple[str, object]] = [
@@ -320,7 +321,7 @@ def test_what_fails_stops_the_run_and_names_its_place(spark: SparkSession, text:
 
 
 @pytest.mark.spark
-def test_search_ignores_case_where_the_job_says_so_but_replacement_does_not(spark: SparkSession) -> None:
+def test_search_ignores_case_if_the_job_asks_for_it_but_replacement_does_not(spark: SparkSession) -> None:
     expected = {
         "s LIKE 'aB%'": True,
         "s LIKE '[a]B[^D]'": True,

@@ -24,6 +24,7 @@ REFUSALS = [
     ("CONCAT()", 1, 1, "CONCAT takes 1 or more arguments, not 0"),
     ("GetArrayElements(a)", 1, 1, "write CROSS APPLY after FROM"),
     ("aml.score(n)", 1, 1, "code outside of the script runs in the product alone"),
+    ("System.Window().Id", 1, 1, "System.Window() has no value here; it stands where a window was grouped by"),
     ("udf.f(n)", 1, 1, "udf.f is code that is not in the script; give Spark SQL for it under 'functions'"),
     ("LEN(n)", 1, 5, "LEN: bigint stands where text is due; CAST it to nvarchar(max)"),
     ("n LIKE '1%'", 1, 1, "LIKE compares text, not bigint"),
