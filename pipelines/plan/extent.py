@@ -74,8 +74,14 @@ def extents(job: Job) -> dict[str, Extent]:
             Extent(look_back(query.window)) if join is None else _of_join(join).then(Extent(look_back(query.window)))
         )
         return dict.fromkeys(names, extent)
-    known: dict[str, dict[str, Extent]] = {}
-    return _greatest_of(_reads(one.rows, job.steps, known) for one in job.steps.outputs)
+    return _greatest_of(output_extents(job, one.name) for one in job.steps.outputs)
+
+
+def output_extents(job: Job, name: str) -> dict[str, Extent]:
+    """What the output of that name depends on, by input and reference."""
+    if job.steps is None:
+        return extents(job)
+    return dict(_reads(job.steps.output(name).rows, job.steps, {}))
 
 
 def job_extent(job: Job) -> Extent:

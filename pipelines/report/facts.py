@@ -11,7 +11,7 @@ from typing import Any
 from pipelines.core.errors import TailraceError
 from pipelines.core.model import REASONS, AtlasOrdering, Input, Job, OutputRange, StreamAnalyticsOrdering
 from pipelines.core.time import from_datetime
-from pipelines.lakehouse.layout import windows_table
+from pipelines.lakehouse.layout import output_tables
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import SUCCEEDED, runs_of
 from pipelines.plan.definition import Plan
@@ -110,14 +110,15 @@ def gather(
     checks: Sequence[CheckResult] = (),
     unchecked: Sequence[str] = (),
 ) -> Facts:
-    """The facts of ``job`` over ``output``: windows that end in it, events that arrived in it.
+    """The facts of ``job`` over ``output``: results of that range, events that arrived in it.
 
     ``checks`` were run by the caller; ``unchecked`` says why others were not.
     """
     sources = {part.name: (part, found) for part in job.inputs if (found := events_of(lakehouse, part, output))}
     extents = {name: extent for name, (_, found) in sources.items() if (extent := found.extent()) is not None}
     bins = _bins(extents.values())
-    runs = [run for run in runs_of(lakehouse, job.name) if windows_table(job) in dict(run["versions_written"] or {})]
+    tables = {one.table for one in output_tables(job)}
+    runs = [run for run in runs_of(lakehouse, job.name) if tables & dict(run["versions_written"] or {}).keys()]
     owned, gaps = shares(runs, output)
     decided = [part for share in owned for part in share.owns]
     fates = None if bins is None else fates_of(lakehouse, job, output, bins)
