@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -259,7 +260,11 @@ def _fingerprinted(value: object) -> object:
         return {"is": type(value).__name__, **fields}
     if isinstance(value, tuple):
         return [_fingerprinted(item) for item in value]
-    return value
+    return _PLACE.sub(r"\1", value) if isinstance(value, str) else value
+
+
+_PLACE = re.compile(r"(raise_error\(concat\(')(?:[^'\\]|\\.)*?:\d+:\d+: ")
+"""Where a script says what an expression stops the run for: another layout of a script has the same meaning."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -316,3 +316,11 @@ def origin_of(rows: Rows, steps: Steps) -> Literal["event", "window", "rows"]:
             return origins.pop() if len(origins) == 1 else "rows"
         case _:
             return origin_of(rows.rows, steps)
+
+
+def first_window(steps: Steps) -> Windowed | None:
+    """The first window over rows that have met none; None if there is no window."""
+    named: tuple[Step | Output, ...] = (*steps.steps, *steps.outputs)
+    relations = [rows for one in named for rows in walk(one.rows)]
+    windows = [rows for rows in relations if isinstance(rows, Windowed)]
+    return next((one for one in windows if origin_of(one.rows, steps) == "event"), None)

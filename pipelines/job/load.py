@@ -17,6 +17,7 @@ from pipelines.job.limits import limits_exceeded
 from pipelines.job.orderings import build_orderings, default_end_of_log
 from pipelines.job.query import build_query, build_stream_columns, build_stream_outputs
 from pipelines.job.references import build_reference
+from pipelines.job.script import build_script
 from pipelines.job.yaml import Document, load_all
 from pipelines.job.yaml import Path as KeyPath
 
@@ -56,7 +57,13 @@ def _job(say: Complaints, data: Any) -> model.Job:
         check_same_log(say, part, by_name)
     references = tuple(build_reference(say, name, part, by_name) for name, part in section.references.items())
     orderings = build_orderings(say, section, by_name)
-    query = build_query(say, section, by_name)
+    query: model.Query | Steps
+    if section.query.sql is not None:
+        loaded = build_script(say, section, by_name, {part.name: part for part in references})
+        query, inputs = loaded.steps, loaded.inputs
+        orderings += tuple((part.name, dict(orderings)[str(part.same_log_as)]) for part in inputs[len(by_name) :])
+    else:
+        query = build_query(say, section, by_name)
     job = model.Job(
         name=section.job,
         profile=section.profile,

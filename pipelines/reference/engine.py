@@ -35,6 +35,7 @@ from pipelines.reference.grouping import chain_columns, members, spread
 from pipelines.reference.joins import join, joined_columns
 from pipelines.reference.profiles import PROFILES
 from pipelines.reference.steps import Relation, outputs
+from pipelines.reference.steps.first_window import before_first_window
 from pipelines.reference.steps.outputs import ReferenceData, rows_of_input
 
 __all__ = ["DeadLetter", "Evaluate", "InstantSql", "Outcome", "run"]
@@ -99,16 +100,17 @@ def run(
     """
     profile = PROFILES[job.profile]
     log = _in_arrival_order(job, arrivals)
-    ordered = profile.order(job, _events(job, log, evaluate, instant_sql), initial_states)
+    events = _events(job, log, evaluate, instant_sql)
     if job.steps is not None:
-        found = outputs(job, _inputs(job, log, ordered), references or {}, ordered, evaluate_steps or evaluate)
+        events = before_first_window(job, events, evaluate_steps or evaluate)
+    ordered = profile.order(job, events, initial_states)
+    if job.steps is not None:
+        inputs = _inputs(job, log, ordered)
         return Outcome(
             fates=tuple(fate for fate in ordered.fates if fate.arrival_time_us in output),
             windows=(),
             dead_letters=tuple(_dead_letters(ordered, output)),
-            outputs={
-                name: rows.with_rows([row for row in rows.rows if row.at_us in output]) for name, rows in found.items()
-            },
+            outputs=outputs(job, inputs, references or {}, ordered, evaluate_steps or evaluate, output),
         )
     windows = _windows(job, profile, ordered, _counted(job, ordered, evaluate), output)
     return Outcome(
@@ -159,10 +161,7 @@ def _events(job: Job, log: Sequence[Arrival], evaluate: Evaluate | None, instant
         places = [place for place, one in enumerate(log) if one.input == part.name and one.punctuation_us is None]
         found = read(part.columns, [log[place].payload for place in places], wanted, evaluate)
         readings.update(zip(places, found, strict=True))
-    return [
-        _event(job.input(one.input), one, place, readings.get(place, {}), *times[one.input])
-        for place, one in enumerate(log)
-    ]
+    return [_event(job, one, place, readings.get(place, {}), *times[one.input]) for place, one in enumerate(log)]
 
 
 def _time(part: Input, expression: str | None, instant_sql: InstantSql | None) -> str | None:
@@ -186,9 +185,11 @@ def _query_expressions(query: Query) -> list[str]:
     return [*query.group_by, *chains, *arguments, *([query.where] if query.where is not None else [])]
 
 
-def _event(part: Input, arrival: Arrival, position: int, reading: Reading, time: str | None, end: str | None) -> Event:
+def _event(job: Job, arrival: Arrival, position: int, reading: Reading, time: str | None, end: str | None) -> Event:
     if arrival.punctuation_us is not None:
         return Event(arrival, position, reading)
+    part = job.input(arrival.input)
+    is_read = job.steps is None and part.name in job.window_query.sources
     over = [reading[column] for column in part.over]
     return Event(
         arrival,
@@ -199,6 +200,10 @@ def _event(part: Input, arrival: Arrival, position: int, reading: Reading, time:
         end_us=None if end is None else _instant(reading[end]),
         edge=None if part.edge_by is None else _text(reading[part.edge_by]),
         match=tuple(grouping_key(arrival.payload[column]) for column in part.match_on),
+        passes=is_read and passes(job.window_query, reading),
+        chain=tuple(grouping_key(reading[column]) for column in chain_columns(job.window_query.window))
+        if is_read
+        else (),
     )
 
 

@@ -6,20 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pyspark.errors import (
-    AnalysisException,
-    ArithmeticException,
-    DateTimeException,
-    NumberFormatException,
-    ParseException,
-    SparkRuntimeException,
-)
+from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from pipelines.batch.spark.failures import named_failures
 from pipelines.batch.spark.local_rows import local_frame, local_rows
-from pipelines.core.errors import DataRefused, JobFileError
+from pipelines.core.errors import JobFileError
 from pipelines.core.model import Column
 
 if TYPE_CHECKING:
@@ -35,7 +29,7 @@ class SparkExpressions:
     Instants go in and come out as ``int`` microseconds. One Spark job a call; the session is started by the first.
     A column ``a.plate`` (a joined pair) is the field ``plate`` of a struct ``a``. ``ansi``: by ANSI rules, under which
     a value that cannot be computed fails the call (Q37). Raises :class:`JobFileError` for an expression that Spark
-    refuses, :class:`DataRefused` for a value that it cannot compute.
+    refuses, :class:`~pipelines.core.errors.DataRefused` for a value that it cannot compute.
     """
 
     def __init__(self, session: SparkSession | None = None, *, ansi: bool = False) -> None:
@@ -50,10 +44,8 @@ class SparkExpressions:
         with self._rules():
             frame = self._frame(columns, rows)
             values = [_evaluated(frame, text).alias(f"__value_{index}") for index, text in enumerate(expressions)]
-            try:
+            with named_failures():
                 evaluated = local_rows(frame.select("__row", *values))
-            except (ArithmeticException, NumberFormatException, DateTimeException, SparkRuntimeException) as error:
-                raise DataRefused(str(error).strip().splitlines()[0]) from None
         result: list[tuple[object, ...]] = [()] * len(rows)
         for row in evaluated:
             number, *found = row.values()

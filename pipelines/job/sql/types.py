@@ -53,7 +53,12 @@ Type = Scalar | Record | Array | Map | Opaque
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A Spark SQL expression over one row, in the form of ``type``."""
+    """A Spark SQL expression over one row, in the form of ``type``.
+
+    ``kept_if``: conditions over the same row, each true or false. With ``on_cast_error: drop_row`` (Q34) a row is
+    dropped where one of them is false, before the expression is used.
+    """
 
     sql: str
     type: Type
+    kept_if: tuple[str, ...] = ()

@@ -16,10 +16,13 @@ Pair = tuple[Row, Row]
 Values = Mapping[str, object]
 
 
-def joined(left: Relation, right: Relation, step: Joined, evaluate: Evaluate | None) -> Relation:
+def joined(
+    left: Relation, right: Relation, step: Joined, settled: Callable[[int], bool], evaluate: Evaluate | None
+) -> Relation:
     """The pairs that fulfil the whole condition, each at the time of its later row.
 
-    A left row that no right row fulfils it for stays, at the time when one last could (Q11, Q13).
+    A left row that no right row fulfils it for stays, at the time when one last could (Q11, Q13), if ``settled`` says
+    of that time that no partner can come any more.
     """
 
     def values(one: Row, other: Row | None) -> Values:
@@ -45,6 +48,7 @@ def joined(left: Relation, right: Relation, step: Joined, evaluate: Evaluate | N
         rows += [
             Row(one.at_us + wait_us, ((one.order,) if comparable else (False, one.order), ()), values(one, None), {})
             for one in _unmatched(left, pairs)
+            if settled(one.at_us + wait_us)
         ]
     return Relation(columns, (), ("pair", left.kind, right.kind), in_order(rows))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pipelines.core.errors import UsageError
+from pipelines.core.errors import DataRefused, UsageError
 from pipelines.core.expressions import Evaluate
-from pipelines.core.model import Arrival, Input, Job
+from pipelines.core.model import EVERYTHING, Arrival, Input, Job, OutputRange
 from pipelines.core.query import Column
 from pipelines.core.steps import (
     Analysed,
@@ -24,7 +24,7 @@ from pipelines.core.steps import (
     United,
     Windowed,
 )
-from pipelines.core.time import MIN_INSTANT_US
+from pipelines.core.time import MIN_INSTANT_US, format_instant
 from pipelines.reference import events
 from pipelines.reference.events import Ordered
 from pipelines.reference.steps.analytic import analysed
@@ -46,15 +46,22 @@ def outputs(
     references: ReferenceData,
     ordered: Ordered,
     evaluate: Evaluate | None = None,
+    output: OutputRange = EVERYTHING,
 ) -> dict[str, Relation]:
-    """The rows of each output by its name; ``inputs``: the rows that count, as :func:`rows_of_input` gives them.
+    """The rows of each output by its name, those whose system timestamp lies in ``output``.
 
+    ``inputs``: the rows that count, as :func:`rows_of_input` gives them.
     ``ordered`` is what the profile's policy made of the log, which windows of stream_insight ask for.
-    Raises :class:`UsageError` if an expression is more than a column and ``evaluate`` is None.
+    Raises :class:`UsageError` if an expression is more than a column and ``evaluate`` is None, :class:`DataRefused` if
+    a row of the range comes before the first snapshot of a reference (Q87).
     """
     assert job.steps is not None
-    computed = _Computed(job, job.steps, inputs, references, ordered, evaluate)
-    return {one.name: computed.relation(one.rows) for one in job.steps.outputs}
+    computed = _Computed(job, job.steps, inputs, references, ordered, evaluate, output.from_us)
+    found = {one.name: computed.relation(one.rows) for one in job.steps.outputs}
+    return {
+        name: all_rows.with_rows([row for row in all_rows.rows if row.at_us in output])
+        for name, all_rows in found.items()
+    }
 
 
 def rows_of_input(part: Input, rank: int, counted: Sequence[tuple[Arrival, events.Row]]) -> Relation:
@@ -72,6 +79,13 @@ def rows_of_input(part: Input, rank: int, counted: Sequence[tuple[Arrival, event
     return Relation((*part.columns, *_EVENT_COLUMNS), _EVENT_COLUMNS, EVENT, in_order(rows))
 
 
+def relation_of(job: Job, inputs: Mapping[str, Relation], rows: Rows, evaluate: Evaluate | None) -> Relation:
+    """One relation of the job's steps that has no windows and no reference data below it."""
+    assert job.steps is not None
+    nothing_ordered = Ordered((), (), settled=lambda *_: True)
+    return _Computed(job, job.steps, inputs, {}, nothing_ordered, evaluate, None).relation(rows)
+
+
 @dataclass(slots=True)
 class _Computed:
     """The relations of one run; each step is computed once (Q2)."""
@@ -82,6 +96,7 @@ class _Computed:
     references: ReferenceData
     ordered: Ordered
     evaluate: Evaluate | None
+    from_us: int | None
     named: dict[str, Relation] = field(default_factory=dict)
 
     def relation(self, rows: Rows) -> Relation:
@@ -107,7 +122,7 @@ class _Computed:
             case Windowed(inner):
                 return windowed(self.relation(inner), rows, self.job, self.ordered, evaluate)
             case Joined(left, right):
-                return joined(self.relation(left.rows), self.relation(right.rows), rows, evaluate)
+                return joined(self.relation(left.rows), self.relation(right.rows), rows, self._settled, evaluate)
             case United(branches):
                 return united([self.relation(one) for one in branches])
             case Referenced(side, reference):
@@ -119,6 +134,9 @@ class _Computed:
                     lambda row: self._snapshot(name, row),
                     evaluate,
                 )
+
+    def _settled(self, at_us: int) -> bool:
+        return self.job.end_of_log == "flush" or self.ordered.settled(at_us, {})
 
     def _reference(self, name: str) -> Relation:
         """Reference data as rows at the time from which they hold, static data from the first instant on."""
@@ -136,15 +154,20 @@ class _Computed:
         return instant_us
 
     def _snapshot(self, name: str, row: Row) -> int | None:
-        """The snapshot that serves the row: the last that holds at its time (Q84, Q85); None before the first."""
-        at_us: object = row.at_us
-        if self.job.reference(name).time == "arrival":
-            at_us = row.origin.get("arrival_time")
-            if at_us is None:
-                raise UsageError(f"a row of several events has no arrival time to look up '{name}' by")
+        """The snapshot that serves the row: the last that holds at its time (Q84, Q85)."""
+        at_us = row.origin["arrival_time"] if self.job.reference(name).time == "arrival" else row.at_us
         assert isinstance(at_us, int)
-        held = (self._effective_us(name, values) for values in self.references[name])
-        return max((one for one in held if one <= at_us), default=None)
+        snapshots = sorted(self._effective_us(name, values) for values in self.references[name])
+        held = [one for one in snapshots if one <= at_us]
+        if held:
+            return held[-1]
+        if self.job.reference(name).effective is not None and (self.from_us is None or row.at_us >= self.from_us):
+            first = f"the first one is of {format_instant(snapshots[0])}" if snapshots else "there is none"
+            raise DataRefused(
+                f"reference '{name}' has no snapshot for a row of {format_instant(at_us)}: {first}",
+                hint="ingest an earlier snapshot, or begin the range later",
+            )
+        return None
 
     def _reference_name(self, rows: Rows) -> str:
         """The reference data that a relation of filters and projections is made of (Q18)."""
@@ -156,4 +179,6 @@ class _Computed:
             case Filtered(inner) | Projected(inner):
                 return self._reference_name(inner)
             case _:
-                raise UsageError("reference data is filtered and projected alone", hint="join streams with Joined")
+                raise UsageError(
+                    f"'{type(rows).__name__}' stands where only filters and projections of reference data do"
+                )

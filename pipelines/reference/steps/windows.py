@@ -20,7 +20,10 @@ WINDOW = (Column("window_start", "timestamp"), Column("window_end", "timestamp")
 
 
 def windowed(relation: Relation, step: Windowed, job: Job, ordered: Ordered, evaluate: Evaluate | None) -> Relation:
-    """Windows over events are the profile's own; over other rows an edge belongs to the window that ends there (Q7)."""
+    """Windows over events are the profile's own; over other rows an edge belongs to the window that ends there (Q7).
+
+    Under ``hold`` those are left out that were open when the log ended.
+    """
     keys = [one.expression for one in step.keys]
     texts = [*keys, *step.partition_by, *chain_columns(step.window)]
     found = readings(relation, [*texts, *(text for one in step.aggregates for text in expressions_of(one))], evaluate)
@@ -30,6 +33,8 @@ def windowed(relation: Relation, step: Windowed, job: Job, ordered: Ordered, eva
         for apart in partition(_counted(relation, found), step.partition_by)
         for window_id, window in members(step.window)
         for span, inside in spread(window, keys, profile, ordered, apart)
+        if job.end_of_log == "flush"
+        or ordered.settled(span[1], {text.strip("`"): inside[0].read[text] for text in keys})
     ]
     columns = [Column(one.name, found.types[one.expression]) for one in step.keys]
     columns += [Column(one.name, type_of(one, found.types)) for one in step.aggregates]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from reference_logs import at, clock, event, job
 
-from pipelines.core.errors import UsageError
+from pipelines.core.errors import DataRefused, UsageError
 from pipelines.core.model import Column, OutputRange, Reference
 from pipelines.core.query import Aggregate, Grid, Session, Snapshot, SortKey
 from pipelines.core.steps import (
@@ -230,6 +230,19 @@ def test_reference_data_may_be_looked_up_by_the_arrival():
     by_arrival = replace(MACHINES, time="arrival")
     assert referenced(by_arrival) == []
     assert referenced(by_arrival, "left") == [("12:00", 1, None), ("12:00:00.000001", 2, None)]
+
+
+def test_a_row_before_the_first_snapshot_is_refused_if_the_range_asks_for_it():
+    named = Projected(Referenced(Side("e", EVENTS), Side("m", ReferenceRows("machines"))), (Computed("v", "e.v"),))
+    late = replace(JOB, references=(MACHINES,), query=Steps((), (Output("output", named),)))
+    data = {"machines": [{"k": "a", "name": "one", "since": at("12:00")}]}
+    given = log("11:59:59.999999", "12:00", v=[1, 2])
+    with pytest.raises(
+        DataRefused, match=r"no snapshot for a row of .*11:59:59.999999Z: the first one is of .*12:00:00Z"
+    ):
+        run(late, given, references=data)
+    found = run(late, given, OutputRange(at("12:00")), references=data).outputs["output"]
+    assert [row.values["v"] for row in found.rows] == [2]
 
 
 def test_static_data_serves_all_rows_in_the_order_of_its_file():
