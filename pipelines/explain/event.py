@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pipelines.core.model import Arrival, Fate, Job, OutputRange
@@ -18,7 +18,9 @@ from pipelines.explain.story import (
     window_description,
 )
 from pipelines.explain.tests import reasons
+from pipelines.lakehouse.layout import output_tables
 from pipelines.lakehouse.root import Lakehouse
+from pipelines.plan.extent import output_extents
 from pipelines.recompute.naming import event_id
 from pipelines.recompute.windows import RecomputedWindow
 
@@ -70,7 +72,7 @@ def _recomputed(recomputation: Recomputation, one: Arrival) -> tuple[RecomputedR
     recomputed = recomputation.around(OutputRange(one.arrival_time_us, one.arrival_time_us + 1))
     fate = recomputed.fate_of(one)
     assert fate is not None, "the event's own arrival is in the range that decides it"
-    if fate.system_timestamp_us is None:
+    if fate.system_timestamp_us is None or recomputation.job.steps is not None:
         return recomputed, fate, []
     return recomputed, fate, recomputation.around(windows_after(recomputation.job, fate)).with_member(one)
 
@@ -96,6 +98,8 @@ def _verdict(fate: Fate) -> str:
 def _counts(job: Job, fate: Fate, windows: Sequence[RecomputedWindow]) -> list[str]:
     if fate.system_timestamp_us is None:
         return []
+    if job.steps is not None:
+        return [*_reached_outputs(job, fate)]
     if not windows:
         removed = f", for 'where' ({job.window_query.where}) removes it or its" if job.window_query.where else ": its"
         if job.end_of_log == "hold":
@@ -105,6 +109,20 @@ def _counts(job: Job, fate: Fate, windows: Sequence[RecomputedWindow]) -> list[s
         f"It counts in {window_description(job, window.row)}, one of {len(window.members)} event(s) there."
         for window in windows
     ]
+
+
+def _reached_outputs(job: Job, fate: Fate) -> Iterator[str]:
+    """Which rows of each output may depend on the event."""
+    time_us = fate.system_timestamp_us
+    assert time_us is not None, "the event counts"
+    for one in output_tables(job):
+        extent = output_extents(job, one.output).get(fate.input)
+        if extent is None:
+            yield f"Output {one.output} does not read {fate.input}."
+            continue
+        first = format_instant(time_us - extent.ahead_us)
+        last = "the end" if extent.back_us is None else format_instant(time_us + extent.back_us)
+        yield f"Rows of {one.table} from {first} to {last} may depend on it."
 
 
 def _windows(

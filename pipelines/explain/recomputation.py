@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from pipelines.core.model import (
     Job,
     OutputRange,
 )
+from pipelines.core.steps import Steps
 from pipelines.core.time import format_instant
 from pipelines.lakehouse.arrival_rows import arrivals_where, row_values
 from pipelines.lakehouse.root import Lakehouse
@@ -56,7 +57,9 @@ class Recomputation:
                 f" [{first}, {last}]; 'tailrace replay' reads all"
             )
         arrivals = self._logs.arrivals(self.job, read)
-        found = recompute(self.job, arrivals, EVERYTHING, self._evaluate, reads.initial_states)
+        # steps are not computed: what an event counts at is decided before them
+        job = self.job if self.job.steps is None else replace(self.job, query=Steps((), ()))
+        found = recompute(job, arrivals, EVERYTHING, self._evaluate, reads.initial_states)
         fates: dict[ArrivalId, Fate] = {(fate.input, fate.input_partition, fate.sequence): fate for fate in found.fates}
         return RecomputedRange(arrivals, [window for window in found.windows if window.end_us in output], fates)
 

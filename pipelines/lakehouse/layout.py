@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pipelines.core.errors import UsageError, did_you_mean
 from pipelines.core.model import Job, OutputRange
 from pipelines.core.results import key_columns, output_columns
 from pipelines.core.steps import WINDOW_COLUMNS, origin_of
@@ -85,6 +86,17 @@ def output_tables(job: Job) -> tuple[OutputTable, ...]:
         OutputTable(name, f"outputs/{job.name}/{name}", OUTPUTS, live[name], origin == "window")
         for name, origin in origins.items()
     )
+
+
+def output_table(job: Job, name: str | None) -> OutputTable:
+    """The table of the output of that name in any case; None: of the only one. :class:`UsageError` if there is none."""
+    tables = {one.output: one for one in output_tables(job)}
+    if name is None and len(tables) > 1:
+        raise UsageError(f"job {job.name} has several outputs", key="--output", hint=f"name one: {', '.join(tables)}")
+    wanted = next(iter(tables)) if name is None else name.lower()
+    if wanted not in tables:
+        raise UsageError(f"job {job.name} has no output '{name}'; {did_you_mean(wanted, tables)}", key="--output")
+    return tables[wanted]
 
 
 def table_columns(job: Job, one: OutputTable) -> tuple[str, ...]:

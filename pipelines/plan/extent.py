@@ -71,8 +71,14 @@ def extents(job: Job) -> dict[str, Extent]:
         query = job.window_query
         extent = Extent(look_back(query.window))
         return dict.fromkeys(query.inputs, extent if query.join is None else _of_join(query.join).then(extent))
-    known: dict[str, dict[str, Extent]] = {}
-    return _greatest_of(_reads(one.rows, job.steps, known) for one in job.steps.outputs)
+    return _greatest_of(output_extents(job, one.name) for one in job.steps.outputs)
+
+
+def output_extents(job: Job, name: str) -> dict[str, Extent]:
+    """What the output of that name depends on, by input and reference."""
+    if job.steps is None:
+        return extents(job)
+    return dict(_reads(job.steps.output(name).rows, job.steps, {}))
 
 
 def job_extent(job: Job) -> Extent:

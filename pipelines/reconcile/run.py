@@ -10,14 +10,14 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipelines.core.errors import UsageError, did_you_mean
+from pipelines.core.errors import UsageError
 from pipelines.core.model import EVERYTHING, Job, OutputRange
 from pipelines.core.time import to_datetime
 from pipelines.lakehouse import runs
 from pipelines.lakehouse.layout import (
     WINDOWS,
     OutputTable,
-    output_tables,
+    output_table,
     reconciliations_table,
     row_keys,
     table_columns,
@@ -110,17 +110,6 @@ def reconcile(
     )
     _record(lakehouse, job, result, metadata["run_id"], started)
     return result
-
-
-def output_table(job: Job, name: str | None) -> OutputTable:
-    """The table of the output of that name in any case; None: of the only one. :class:`UsageError` if there is none."""
-    tables = {one.output: one for one in output_tables(job)}
-    if name is None and len(tables) > 1:
-        raise UsageError(f"job {job.name} has several outputs", key="--output", hint=f"name one: {', '.join(tables)}")
-    wanted = next(iter(tables)) if name is None else name.lower()
-    if wanted not in tables:
-        raise UsageError(f"job {job.name} has no output '{name}'; {did_you_mean(wanted, tables)}", key="--output")
-    return tables[wanted]
 
 
 def _identity(job: Job, one: OutputTable, output: OutputRange) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -59,11 +59,13 @@ def frames_of(job: Job, result: Result | StepsResult) -> dict[str, DataFrame]:
 
 
 def output_frames(job: Job, result: Result | StepsResult) -> dict[str, DataFrame]:
-    """The rows of each output, by table."""
+    """The rows of each output that was computed, by table."""
     if isinstance(result, Result):
         return {windows_table(job): result.windows}
     frames = {}
     for one in output_tables(job):
+        if one.output not in result.outputs:
+            continue
         rows = storable(result.outputs[one.output])
         frames[one.table] = rows.drop(SYSTEM_TIMESTAMP) if one.layout is WINDOWS else rows
     return frames

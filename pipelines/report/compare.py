@@ -1,7 +1,8 @@
-"""Comparison of the windows of the replay with those of the live run.
+"""Comparison of the results of the replay with those of the live run, row by row.
 
 Windows are the same window if start, end, id and group keys are (null equals null); they agree if every aggregate is
-the same value, NaN included. Causes come from ``reconciliations/<job>``, if it is written; they are never guessed.
+the same value, NaN included. Rows that nothing identifies are the same row if all their columns are. Causes come from
+the tables of differences, if they are written; they are never guessed.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.core.errors import UsageError
-from pipelines.core.model import Job, OutputRange, output_name
+from pipelines.core.model import Job, OutputRange
 from pipelines.core.time import parse_instant
 from pipelines.core.values import grouping_key
+from pipelines.lakehouse.layout import WINDOWS, OutputTable, output_tables, row_keys, table_columns
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import plain_rows, rows_of
 
@@ -28,9 +30,10 @@ STATUSES = ("different", "missing_in_replay", "missing_in_stream", "duplicated_i
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One window: ``key`` its start, end, id and group keys, ``replay`` and ``stream`` the aggregates of each side.
+    """One row: ``key`` what identifies it, ``replay`` and ``stream`` the other values of each side.
 
-    A side without the window is None. ``status`` is ``equal`` or one of :data:`STATUSES`.
+    ``end_us`` is its window's end, or its system timestamp; ``output`` is set where the job has several outputs. A side
+    without the row is None. ``status`` is ``equal`` or one of :data:`STATUSES`.
     """
 
     end_us: int
@@ -40,13 +43,15 @@ class Pair:
     status: str
     cause: str | None = None
     evidence: str | None = None
+    output: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All windows of a range in output order. ``has_stream``: there is a table of the live run to compare with.
+    """All results of a range in output order; ``noun`` is the name of one. ``has_stream``: there is a table of the live
+    run to compare with.
 
-    ``reconciled``: causes come from a reconciliation; ``stale``: it names other windows than differ now.
+    ``reconciled``: causes come from a reconciliation; ``stale``: it names other rows than differ now.
     """
 
     pairs: tuple[Pair, ...]
@@ -55,6 +60,7 @@ class Comparison:
     has_stream: bool
     reconciled: bool
     stale: bool
+    noun: str = "window"
 
     @property
     def different(self) -> list[Pair]:
@@ -68,33 +74,54 @@ class Comparison:
 
 
 def compare(lakehouse: Lakehouse, job: Job, output: OutputRange) -> Comparison:
-    """The windows of ``job`` that end in ``output``; without a live run every pair has the status ``alone``.
+    """The results of ``job`` in ``output``; without a live run every pair has the status ``alone``.
 
     Raises :class:`UsageError` beyond :data:`MAX_ROWS`.
 
     If the live run's table cannot be read (it is in a catalog, or lacks a key column), the differences are those of
     the reconciliation.
     """
-    keys = ("window_start", "window_end", "window_id", *map(output_name, job.window_query.group_by))
-    aggregates = tuple(one.name for one in job.window_query.aggregates)
-    ours = _rows(lakehouse, job, "windows", output)
-    theirs = _live_rows(lakehouse, job, output, keys)
-    known = _rows(lakehouse, job, "reconciliations", output)
+    tables = output_tables(job)
+    found = [_compared(lakehouse, job, one, output) for one in tables]
+    if len(found) == 1:
+        return found[0]
+    pairs = [replace(pair, output=one.output) for one, each in zip(tables, found, strict=True) for pair in each.pairs]
+    return Comparison(
+        pairs=tuple(sorted(pairs, key=lambda pair: pair.end_us)),
+        aggregates=tuple(dict.fromkeys(name for each in found for name in each.aggregates)),
+        has_windows=all(each.has_windows for each in found),
+        has_stream=any(each.has_stream for each in found),
+        reconciled=all(each.reconciled for each in found),
+        stale=any(each.stale for each in found),
+        noun="row",
+    )
+
+
+def _compared(lakehouse: Lakehouse, job: Job, one: OutputTable, output: OutputRange) -> Comparison:
+    name = "windows" if one.layout is WINDOWS else f"outputs/{one.output}"
+    time, columns = one.layout.time, [column for column in table_columns(job, one) if column != one.layout.day]
+    identity = row_keys(job, one)
+    keys = tuple(columns) if identity is None else tuple(dict.fromkeys((time, *identity)))
+    values = tuple(column for column in columns if column not in keys)
+    ours = _rows(lakehouse, job, name, output)
+    theirs = _live_rows(lakehouse, job, f"stream_{name}", output, keys)
+    differences = "reconciliations" if one.layout is WINDOWS else f"reconciliations/{one.output}"
+    known = _rows(lakehouse, job, differences, output)
     causes = {_key(row, keys): row for row in known or ()}
     pairs = {
-        key: _pair(sides, keys, aggregates, theirs is not None) for key, sides in _sides(ours, theirs, keys).items()
+        key: _pair(sides, keys, values, time, theirs is not None) for key, sides in _sides(ours, theirs, keys).items()
     }
     stale = known is not None and theirs is not None and {key for key in pairs if _differs(pairs[key])} != set(causes)
     for key, row in causes.items():
         if theirs is None:
-            pairs[key] = _reconciled_pair(row, keys)
+            pairs[key] = _reconciled_pair(row, keys, time)
         elif key in pairs and _differs(pairs[key]):
             pairs[key] = replace(pairs[key], cause=row.get("cause"), evidence=_text(row.get("evidence")))
     if theirs is None and known is not None:
         pairs = {key: replace(pair, status="equal") if pair.status == "alone" else pair for key, pair in pairs.items()}
     ordered = sorted(pairs.values(), key=lambda pair: (pair.end_us, *(str(value) for value in pair.key.values())))
-    has_stream = theirs is not None or known is not None
-    return Comparison(tuple(ordered), aggregates, ours is not None, has_stream, known is not None, stale)
+    has_stream, noun = theirs is not None or known is not None, "window" if one.layout is WINDOWS else "row"
+    return Comparison(tuple(ordered), values, ours is not None, has_stream, known is not None, stale, noun)
 
 
 def _rows(lakehouse: Lakehouse, job: Job, table: str, output: OutputRange) -> list[Row] | None:
@@ -111,17 +138,19 @@ def _plain(rows: pa.Table, table: str) -> list[Row]:
     return plain_rows(rows)
 
 
-def _live_rows(lakehouse: Lakehouse, job: Job, output: OutputRange, keys: Sequence[str]) -> list[Row] | None:
+def _live_rows(
+    lakehouse: Lakehouse, job: Job, table: str, output: OutputRange, keys: Sequence[str]
+) -> list[Row] | None:
     """The live run's rows under our column names; None if they cannot be read."""
     try:
-        rows = rows_of(job, "stream_windows", lakehouse, output)
+        rows = rows_of(job, table, lakehouse, output)
     except UsageError:  # a table in a catalog, which only Spark can open
         return None
     if rows is None:
         return None
     ours = dict(job.stream_columns)
     rows = rows.rename_columns([ours.get(name, name) for name in rows.column_names])
-    return _plain(rows, "stream_windows") if {*keys, "window_end"} <= set(rows.column_names) else None
+    return _plain(rows, table) if set(keys) <= set(rows.column_names) else None
 
 
 def _sides(
@@ -134,20 +163,22 @@ def _sides(
     return sides
 
 
-def _pair(sides: tuple[list[Row], list[Row]], keys: Sequence[str], aggregates: Sequence[str], compared: bool) -> Pair:
+def _pair(
+    sides: tuple[list[Row], list[Row]], keys: Sequence[str], aggregates: Sequence[str], time: str, compared: bool
+) -> Pair:
     left, right = sides
     row = (left or right)[0]
     ours, theirs = ([{name: one.get(name) for name in aggregates} for one in side] for side in sides)
     status = _status(ours, theirs) if compared else "alone"
     shown = {name: row.get(name) for name in keys}
     replay, stream = (side[0] if side else None for side in (ours, theirs))
-    return Pair(parse_instant(str(row["window_end"])), shown, replay, stream, status)
+    return Pair(parse_instant(str(row[time])), shown, replay, stream, status)
 
 
-def _reconciled_pair(row: Row, keys: Sequence[str]) -> Pair:
+def _reconciled_pair(row: Row, keys: Sequence[str], time: str) -> Pair:
     """A difference as the reconciliation has it."""
     shown = {name: row.get(name) for name in keys}
-    end_us = parse_instant(str(row["window_end"]))
+    end_us = parse_instant(str(row[time]))
     replay, stream = row.get("replay"), row.get("stream")
     return Pair(end_us, shown, replay, stream, str(row["status"]), row.get("cause"), _text(row.get("evidence")))
 

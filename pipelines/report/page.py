@@ -96,7 +96,7 @@ def _tiles(report: ReportData) -> list[Tile]:
     windows = report.windows
     found = [Tile(f"{report.events:,}", "events arrived")]
     found += [Tile(f"{counts.total():,}", name) for name, counts in report.by_verdict.items() if counts.total()]
-    found.append(Tile(f"{sum(pair.replay is not None for pair in windows.pairs):,}", "windows"))
+    found.append(Tile(f"{sum(pair.replay is not None for pair in windows.pairs):,}", f"{windows.noun}s"))
     if windows.has_stream:
         found.append(Tile(f"{len(windows.different):,}", "differ from the live run"))
     if report.checks:

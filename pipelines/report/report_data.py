@@ -11,7 +11,7 @@ from typing import Any
 from pipelines.core.errors import TailraceError
 from pipelines.core.model import REASONS, AtlasOrdering, Input, Job, OutputRange, StreamAnalyticsOrdering
 from pipelines.core.time import from_datetime
-from pipelines.lakehouse.layout import windows_table
+from pipelines.lakehouse.layout import output_tables
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import runs_of
 from pipelines.plan.definition import Plan
@@ -107,14 +107,15 @@ def gather(
     checks: Sequence[CheckResult] = (),
     unchecked: Sequence[str] = (),
 ) -> ReportData:
-    """The data of the report: windows that end in ``output``, events that arrived in it.
+    """The data of the report: results of ``output``, events that arrived in it.
 
     ``checks`` were run by the caller; ``unchecked`` are sentences on those that were skipped.
     """
     sources = {part.name: (part, found) for part in job.inputs if (found := events_of(lakehouse, part, output))}
     extents = {name: extent for name, (_, found) in sources.items() if (extent := found.extent()) is not None}
     bins = _bins(extents.values())
-    runs = [run for run in runs_of(lakehouse, job.name) if windows_table(job) in dict(run["versions_written"] or {})]
+    tables = {one.table for one in output_tables(job)}
+    runs = [run for run in runs_of(lakehouse, job.name) if tables & dict(run["versions_written"] or {}).keys()]
     owned, gaps = owned_ranges(runs, output)
     decided = [part for one in owned for part in one.parts]
     verdicts = None if bins is None else verdict_counts(lakehouse, job, output, bins)

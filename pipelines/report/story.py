@@ -28,14 +28,15 @@ CAUSES = {
     "event_counted_twice": "The live run counted an event of the log more than once.",
     "replay_out_of_date": "The replay is older than the log or the job file: replaying again gives other values.",
     "row_missing_in_stream": "The live run's row was deleted or never delivered, though its neighbours are there.",
+    "other_reference_data": "The live run read another version of the reference data.",
     "unexplained": "No single cause that was tried explains the difference.",
 }
 
 _STATUS = {
-    "different": "both have the window, with different values",
-    "missing_in_replay": "the live run has the window, the replay has not",
-    "missing_in_stream": "the replay has the window, the live run has not",
-    "duplicated_in_stream": "the live run has the window more than once",
+    "different": "both have it, with different values",
+    "missing_in_replay": "the live run has it, the replay has not",
+    "missing_in_stream": "the replay has it, the live run has not",
+    "duplicated_in_stream": "the live run has it more than once",
 }
 
 
@@ -53,7 +54,7 @@ def verdict(report: ReportData) -> Verdict:
     total = len(windows.pairs)
     state: State
     if not windows.has_windows:
-        return Verdict("bad" if failed else "open", f"No replay has written windows yet{_but(failed)}.")
+        return Verdict("bad" if failed else "open", f"No replay has written {windows.noun}s yet{_but(failed)}.")
     if report.gaps:
         missing = " and ".join(span(gap) for gap in report.gaps)
         return Verdict(
@@ -61,14 +62,18 @@ def verdict(report: ReportData) -> Verdict:
         )
     if not windows.has_stream:
         state = "bad" if failed else "open"
-        text = f"{_n(total, 'window')} from {_n(report.events, 'event')}, with no live run to compare them with"
+        text = f"{_n(total, windows.noun)} from {_n(report.events, 'event')}, with no live run to compare them with"
         return Verdict(state, f"{text}{_but(failed)}.")
     if windows.different:
         first = format_instant(windows.different[0].end_us)
         count = len(windows.different)
         verb = "differs" if count == 1 else "differ"
-        return Verdict("bad", f"{count:,} of {_n(total, 'window')} {verb} from the live run, the first ending {first}.")
-    text = f"All {_n(total, 'window')} are what the live run gave" if total else "No window ends in this range"
+        at = "ending" if windows.noun == "window" else "at"
+        return Verdict(
+            "bad", f"{count:,} of {_n(total, windows.noun)} {verb} from the live run, the first {at} {first}."
+        )
+    nothing = "No window ends in this range" if windows.noun == "window" else "This range has no rows"
+    text = f"All {_n(total, windows.noun)} are what the live run gave" if total else nothing
     return Verdict("bad" if failed else "good", f"{text}{_but(failed)}.")
 
 
@@ -83,11 +88,11 @@ def first_divergence(report: ReportData) -> list[str]:
     """The first window that differs, in sentences; empty if none does."""
     if not report.windows.different:
         return []
-    first = report.windows.different[0]
+    first, noun = report.windows.different[0], report.windows.noun
     before = next(place for place, pair in enumerate(report.windows.pairs) if pair is first)
     sentences = [
-        f"The first window that differs {window_text(first)}: {_STATUS[first.status]}."
-        + (f" The {_n(before, 'window')} before it in this range agree." if before else "")
+        f"The first {noun} that differs {window_text(first)}: {_STATUS[first.status]}."
+        + (f" The {_n(before, noun)} before it in this range agree." if before else "")
     ]
     sentences += list(_values(first))
     if first.cause is not None:
@@ -100,14 +105,17 @@ def first_divergence(report: ReportData) -> list[str]:
 
 
 def window_text(pair: Pair) -> str:
-    """``ends 2013-07-08T14:00:00Z (origin JFK, carrier B6)``"""
-    keys = [f"{name} {shown(value)}" for name, value in pair.key.items() if name not in ("window_start", "window_end")]
+    """``ends 2013-07-08T14:00:00Z (origin JFK, carrier B6)``; of a row that is no window ``is at ...``"""
+    keys = [f"{name} {shown(value)}" for name, value in _keys(pair)]
     keys = [text for text, (name, value) in zip(keys, _keys(pair), strict=True) if name != "window_id" or value]
-    return f"ends {format_instant(pair.end_us)}" + (f" ({', '.join(keys)})" if keys else "")
+    verb = "ends" if "window_end" in pair.key else "is at"
+    whose = f" of output {pair.output}" if pair.output is not None else ""
+    return f"{verb} {format_instant(pair.end_us)}{whose}" + (f" ({', '.join(keys)})" if keys else "")
 
 
 def _keys(pair: Pair) -> list[tuple[str, Any]]:
-    return [(name, value) for name, value in pair.key.items() if name not in ("window_start", "window_end")]
+    times = ("window_start", "window_end", "system_timestamp")
+    return [(name, value) for name, value in pair.key.items() if name not in times]
 
 
 def _values(pair: Pair) -> Iterator[str]:
@@ -190,7 +198,9 @@ def why_command(report: ReportData, pair: Pair) -> str:
     """The command that explains the result of a window."""
     keys = [f"--key {shlex.quote(f'{name}={shown(value)}')}" for name, value in _keys(pair) if value is not None]
     end = format_instant(pair.end_us)
-    return " ".join(["tailrace why", shlex.quote(report.job.name), f"--window-end {end}", *keys, _place(report)])
+    at = f"--window-end {end}" if report.windows.noun == "window" else f"--at {end}"
+    which = [] if pair.output is None else [f"--output {pair.output}"]
+    return " ".join(["tailrace why", shlex.quote(report.job.name), *which, at, *keys, _place(report)])
 
 
 def _output_options(output: OutputRange) -> list[str]:

@@ -35,17 +35,18 @@ def difference_table(report: ReportData) -> Table | None:
     if not windows.different:
         return None
     first = windows.different[:MOST_DIFFERENCES]
-    keys = ["window_end", *(name for name, _ in _group(first[0]))]
-    keys = [name for name in keys if name != "window_id" or any(pair.key[name] for pair in first)]
+    time = "window_end" if windows.noun == "window" else "system_timestamp"
+    keys = [time, *(name for name, _ in _group(first[0]) if name != time)]
+    keys = [name for name in keys if name != "window_id" or any(pair.key.get(name) for pair in first)]
     # the values that differ come first, where a narrow screen shows them
     header = (*keys, "status", "replay", "live run", "cause", "window_start")
     rows = tuple(
         (
-            *(shown(pair.key[name]) for name in keys),
+            *(shown(pair.key.get(name)) for name in keys),
             pair.status,
             *_both(pair),
             pair.cause or "",
-            shown(pair.key["window_start"]),
+            shown(pair.key.get("window_start")),
         )
         for pair in first
     )

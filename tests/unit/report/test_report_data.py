@@ -116,7 +116,7 @@ def test_each_kind_of_difference_is_found_in_output_order(differing: Lakehouse) 
 
 def test_without_a_reconciliation_the_story_says_that_the_cause_is_not_known(differing: Lakehouse) -> None:
     story = first_divergence(gather(JOB, differing, EVERYTHING))
-    assert "both have the window, with different values. The 30 windows before it" in story[0]
+    assert "both have it, with different values. The 30 windows before it" in story[0]
     assert story[-1] == "Why is not known yet: nothing was reconciled."
     assert any(sentence.startswith("cars: the replay gives ") for sentence in story)
 

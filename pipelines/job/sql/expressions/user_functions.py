@@ -8,11 +8,16 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.optimizer.annotate_types import annotate_types
 
+from pipelines.job import schema
+from pipelines.job.expressions import check_expression
 from pipelines.job.sql.expressions.context import Context
 from pipelines.job.sql.expressions.conversions import spark_type
 from pipelines.job.sql.expressions.values import Value, lenient
 from pipelines.job.sql.scope import UserFunction
 from pipelines.job.sql.types import BIGINT, BIT, DATETIME, FLOAT, NULL, TEXT, Type
+
+_PARAMETERS = ("x", "y", "z")
+"""The arguments of a function that does not name them."""
 
 _TYPES: dict[exp.DType, Type] = {
     **dict.fromkeys((exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.DType.BIGINT), BIGINT),
@@ -21,6 +26,16 @@ _TYPES: dict[exp.DType, Type] = {
     **dict.fromkeys((exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMPLTZ, exp.DType.DATE), DATETIME),
     exp.DType.BOOLEAN: BIT,
 }
+
+
+def user_function(given: str | schema.FunctionSection) -> UserFunction:
+    """A function of the job file, checked as its other expressions are; ValueError states what is wrong."""
+    if isinstance(given, schema.FunctionSection):
+        return UserFunction(tuple(given.args), check_expression(given.as_, given.args))
+    sql = check_expression(given, _PARAMETERS)
+    read = {column.name.lower() for column, _, _ in _arguments_read(sql)}
+    count = max((index + 1 for index, name in enumerate(_PARAMETERS) if name in read), default=0)
+    return UserFunction(_PARAMETERS[:count], sql)
 
 
 def call_user_function(context: Context, node: exp.Expr, name: str, arguments: Sequence[exp.Expr]) -> Value:

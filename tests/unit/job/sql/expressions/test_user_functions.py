@@ -8,6 +8,7 @@ import pytest
 from expression_row import SETTINGS, evaluated, row_frame, translated
 from pyspark.sql import SparkSession
 
+from pipelines.job.sql.expressions.user_functions import user_function
 from pipelines.job.sql.refusal import Refused
 from pipelines.job.sql.scope import UserFunction
 
@@ -22,6 +23,19 @@ FUNCTIONS = replace(
         "unclear": UserFunction(X, "element_at(transform(array(x), one -> one * 2), 1)"),
     },
 )
+
+
+def test_a_function_without_names_has_the_arguments_x_y_z_up_to_the_last_that_it_reads() -> None:
+    assert user_function("z + 1") == UserFunction(("x", "y", "z"), "z + 1")
+    assert user_function("42").arguments == ()
+
+
+@pytest.mark.parametrize(
+    "body", ["rand()", "raise_error(x)", "count(x)", "(SELECT 1)", "x +", "missing + 1", "x; DROP"]
+)
+def test_a_body_is_checked_as_other_expressions_of_the_job_file_are(body: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        user_function(body)
 
 
 @pytest.mark.spark
