@@ -7,6 +7,7 @@ from pipelines.core.expressions import quoted
 from pipelines.core.model import Input, Job, Session
 from pipelines.job.expressions import instant_sql
 from pipelines.live.state.compiled_job import CompiledJob
+from pipelines.plan.extent import first_windows
 
 
 def readings(compiled: CompiledJob, part: Input) -> dict[str, str]:
@@ -43,12 +44,7 @@ def refuse(job: Job) -> None:
     """:class:`UsageError` for what the live run cannot do; docs/live.md lists it."""
     compiled = CompiledJob(job)
     if job.steps is not None:
-        if job.profile != "stream_analytics":
-            raise UsageError(
-                f"the live run computes steps for profile stream_analytics, not for {job.profile}",
-                key="query",
-                hint="replay the job",
-            )
+        _refuse_steps(job)
         return
     if job.window_query.join is not None:
         _ = compiled.sides
@@ -57,3 +53,16 @@ def refuse(job: Job) -> None:
         raise UsageError(
             "the live run has no sessions over a union in profile atlas", key="query.window", hint="replay the job"
         )
+
+
+def _refuse_steps(job: Job) -> None:
+    firsts = first_windows(job)
+    what = None
+    if job.profile == "stream_insight":
+        what = "computes no steps in profile stream_insight"
+    elif job.profile == "atlas" and any(isinstance(one.window, Session) for one in firsts):
+        what = "has no sessions in a query of steps in profile atlas"
+    elif job.profile == "atlas" and len({one.window for one in firsts}) > 1:
+        what = "takes one window over the documents of a job in profile atlas, or none"
+    if what is not None:
+        raise UsageError(f"the live run {what}", key="query", hint="replay the job")

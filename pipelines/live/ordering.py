@@ -17,7 +17,7 @@ from pipelines.live.state.arrivals import Partitions
 from pipelines.live.state.compiled_job import CompiledJob
 from pipelines.live.state.messages import Commit
 from pipelines.live.state.output import WindowResult
-from pipelines.live.state.rows import Counted
+from pipelines.live.state.rows import FOREVER, Counted
 from pipelines.live.windows.buffers import WindowBuffer
 
 
@@ -57,14 +57,15 @@ class OrderingPolicy(Protocol):
 
     def emits_at_end(self, result: WindowResult) -> bool:
         """Is a window emitted if the log ends here, under ``end_of_log: hold`` (A12, I17)?"""
-        return all(result.end_us < self.bound(name) for name in self.compiled.sources)
+        return self.settled(result.end_us, {})
 
     # -- steps under ``end_of_log: hold`` -----------------------------------------------------------------------------
 
     def released(self) -> int:
         """Whatever comes, a window of steps that ends before this instant (microseconds) is emitted if the log ends."""
-        raise NotImplementedError
+        return FOREVER
 
-    def settled(self, end_us: int, group: Mapping[str, Hashable]) -> bool:
-        """Is a window of steps emitted if the log ends here? ``group``: its keys that are columns, in lower case."""
-        raise NotImplementedError
+    def settled(self, end_us: int, _: Mapping[str, Hashable]) -> bool:
+        """Is a window of steps emitted if the log ends here? With its group: the keys that are columns, in lower
+        case."""
+        return all(end_us < self.bound(name) for name in self.compiled.sources)

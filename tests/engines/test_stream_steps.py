@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pipelines.core.errors import DataRefused, JobFileError, UsageError
-from pipelines.core.model import AnyOf, Arrival, Grid, Job, Reference, Session, Sliding
+from pipelines.core.model import AnyOf, Arrival, Grid, Job, Reference, Session, Sliding, Snapshot
 from pipelines.core.query import Aggregate, Column, SortKey
 from pipelines.core.steps import (
     Analysed,
@@ -141,7 +142,10 @@ def all_rows(spark: SparkSession, job: Job, log: Sequence[Arrival], **references
     final, rest = Live(spark, job, references).run(log)
     whole = {name: [*final[name], *rest[name]] for name in final}
     final, rest = Live(spark, job, references).run(log, *range(1, len(log)))
-    assert {name: [*final[name], *rest[name]] for name in final} == whole
+    # what is given at once comes in the order of the commits
+    assert {name: Counter(map(repr, [*final[name], *rest[name]])) for name in final} == {
+        name: Counter(map(repr, rows)) for name, rows in whole.items()
+    }
     assert any(final.values())
     return whole
 
@@ -220,6 +224,9 @@ def test_a_left_row_waits_until_no_partner_can_come(spark: SparkSession) -> None
             (5.5, "a", "s", 4.5),
         ]
     }
+    # an exit of the minute after the next may still come when that minute has begun
+    late = [car(1, "b"), left(2.5, "a", "o"), car(2.6, "z"), left(2.9, "b", "p"), car(9, "z"), left(9, "a", "o")]
+    assert all_rows(spark, job(Output("out", joined())), late)["out"][:1] == [(2.9, "b", "p", 1.0)]
     matching = joined(condition="e.plate <> 'p' AND c.system_timestamp < e.system_timestamp")
     assert all_rows(spark, job(Output("out", matching)), log)["out"][:2] == [
         (1.5, "a", "q", 0.0),
@@ -350,9 +357,54 @@ def test_what_cannot_be_computed_stops_the_run_and_what_spark_refuses_is_named(s
         Live(spark, job(Output("out", Filtered(CARS, "toll")))).run(log)
 
 
-def test_other_profiles_are_refused() -> None:
-    with pytest.raises(UsageError, match="for profile stream_analytics, not for atlas"):
-        refuse(job(Output("out", CARS), profile="atlas"))
+ATLAS = parse_job(
+    """
+tailrace: 1
+job: alerts
+profile: atlas
+inputs: {cars: {columns: "at TIMESTAMP, booth STRING, toll DOUBLE, axles ARRAY<INT>", timestamp_by: at}}
+ordering: {allowed_lateness: 1m}
+query: {from: cars, select: {booth: booth}}
+"""
+)
+
+
+@pytest.mark.spark
+def test_windows_of_documents_begin_with_their_start_and_leave_out_what_came_too_late(spark: SparkSession) -> None:
+    first = Windowed(Filtered(CARS, "toll > 0"), Grid(2 * MINUTE, MINUTE), columns("booth"), (Aggregate("n", "count"),))
+    second = Windowed(StepRows("counts"), Snapshot(), (), (Aggregate("most", "max", "n"),))
+    query = Steps(
+        (Step("counts", first),), (Output("out", Filtered(StepRows("counts"), "n > 1")), Output("all", second))
+    )
+    # the document at 1 comes when [0, 2) is closed, and counts in [1, 3) alone
+    log = [car(0, "a"), car(1, "a"), car(3, "b"), car(1, "a"), car(3.5, "b", 0.0), car(4, "a"), car(9, "a")]
+    log = [replace(row, arrival_time_us=BEGIN + number) for number, row in enumerate(log)]
+    assert all_rows(spark, replace(ATLAS, query=query), log) == {
+        "out": [(2.0, 0.0, 2.0, None, "a", 2), (3.0, 1.0, 3.0, None, "a", 2)],
+        "all": [(end, end, end, None, most) for end, most in ((1, 1), (2, 2), (3, 2), (4, 1), (5, 1), (6, 1))],
+    }
+
+
+@pytest.mark.spark
+def test_documents_that_meet_no_window_are_given_at_once(spark: SparkSession) -> None:
+    elements = Projected(Applied(CARS, "axles", "axle"), columns("booth", axle="axle.ArrayValue"))
+    one = replace(ATLAS, query=Steps((), (Output("out", elements),)))
+    log = [car(5, "a", axles=[1, 2]), car(0, "b", axles=[3]), car(4, "c")]
+    log = [replace(row, arrival_time_us=BEGIN + number, sequence=number) for number, row in enumerate(log)]
+    final, provisional = Live(spark, one).run(log)
+    assert (final, provisional) == ({"out": [(0.0, "b", 3), (5.0, "a", 1), (5.0, "a", 2)]}, {"out": []})
+
+
+def test_what_the_live_run_has_no_machinery_for_is_refused() -> None:
+    window = Windowed(CARS, Session(MINUTE), (), (Aggregate("n", "count"),))
+    sessions = replace(ATLAS, query=Steps((), (Output("out", window),)))
+    with pytest.raises(UsageError, match="no sessions in a query of steps in profile atlas"):
+        refuse(sessions)
+    counts = Windowed(CARS, Grid(MINUTE, MINUTE), (), (Aggregate("n", "count"),))
+    with pytest.raises(UsageError, match="one window over the documents of a job in profile atlas, or none"):
+        refuse(replace(ATLAS, query=Steps((), (Output("out", counts), Output("all", CARS)))))
+    with pytest.raises(UsageError, match="no steps in profile stream_insight"):
+        refuse(replace(ATLAS, profile="stream_insight", query=Steps((), (Output("out", counts),))))
 
 
 # -- from arrival logs into tables ------------------------------------------------------------------------------------

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pipelines.core.errors import UsageError
-from pipelines.core.model import Job, Session, SimpleWindow, output_name
+from pipelines.core.model import Job, Session, SimpleWindow, Window, output_name
+from pipelines.core.steps import first_window
 from pipelines.plan.extent import extents
 
 
@@ -23,6 +24,14 @@ class CompiledJob:
     def windows(self) -> tuple[tuple[str | None, SimpleWindow], ...]:
         """The query's windows by ``window_id`` (S13). Steps have none here: their windows are formed slice by slice."""
         return () if self.job.steps is not None else self.job.window_query.windows
+
+    @cached_property
+    def first_window(self) -> Window | None:
+        """The window that rows of inputs meet first; None if they meet none."""
+        if self.job.steps is None:
+            return self.job.window_query.window
+        first = first_window(self.job.steps)
+        return None if first is None else first.window
 
     @cached_property
     def sources(self) -> tuple[str, ...]:
@@ -80,7 +89,9 @@ class CompiledJob:
 
     @cached_property
     def group_positions(self) -> tuple[int, ...]:
-        """The positions of the group keys."""
+        """The positions of the group keys; of steps none, whose rows are grouped slice by slice."""
+        if self.job.steps is not None:
+            return ()
         return tuple(self.positions[column] for column in self.job.window_query.group_by)
 
     @cached_property

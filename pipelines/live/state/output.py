@@ -63,9 +63,13 @@ Settled: TypeAlias = Callable[[int, Mapping[str, Hashable]], bool]
 """Is a window emitted that ends at an instant (microseconds), of a group: its keys that are columns, in lower case?"""
 
 
+MISSED = "missed"
+"""The starts of the windows that a row came too late for, null for none (A5)."""
+
+
 class Slice(NamedTuple):
     """What the outputs of steps at ``[low, high)`` (microseconds) are computed from: by input the rows that they may
-    depend on, with the columns of :class:`~pipelines.live.state.rows.Counted`.
+    depend on, with the columns of :class:`~pipelines.live.state.rows.Counted` and :data:`MISSED`.
 
     ``settled`` is set where ``end_of_log: hold`` leaves windows out that were open when the log ended.
     """

@@ -42,9 +42,9 @@ class Expressions:
         """Raises :class:`JobFileError` for a text that Spark refuses, :class:`DataRefused` for a value that it cannot
         compute."""
         wanted = list(dict.fromkeys(texts))
-        plain = {text: column for text in wanted if (column := plain(columns, text)) is not None}
-        others = [text for text in wanted if text not in plain]
-        return {**plain, **self._computed(columns, others)} if others else plain
+        known = {text: column for text in wanted if (column := plain(columns, text)) is not None}
+        others = [text for text in wanted if text not in known]
+        return {**known, **self._computed(columns, others)} if others else known
 
     def _computed(self, columns: Columns, texts: list[str]) -> dict[str, pa.ChunkedArray]:
         rows = pa.table(dict(columns))

@@ -29,8 +29,9 @@ from pipelines.core.steps import (
     children_of,
 )
 from pipelines.lakehouse.schema import TIMESTAMP, arrow_type
+from pipelines.live.state.arrivals import Place
 from pipelines.live.state.columns import whole
-from pipelines.live.state.output import Slice
+from pipelines.live.state.output import MISSED, Slice
 from pipelines.live.state.rows import NEVER
 from pipelines.live.steps.analytic import analysed
 from pipelines.live.steps.expressions import Evaluate
@@ -77,6 +78,8 @@ class _Computed:
     references: Mapping[str, pa.Table]
     evaluate: Evaluate
     named: dict[str, Relation] = field(default_factory=dict)
+    missed: dict[Place, frozenset[int]] = field(default_factory=dict)
+    """The starts of the windows that events came too late for (A5)."""
 
     def compute_steps(self) -> None:
         """Compute the steps that outputs read; a step reads earlier ones only (Q1)."""
@@ -102,7 +105,10 @@ class _Computed:
             case Analysed(source, functions):
                 found = analysed(self.relation(source, inner), functions, evaluate)
             case Windowed(source):
-                found = windowed(self.relation(source, inner), rows, *wanted, self.given.settled, evaluate)
+                source_rows = self.relation(source, inner)
+                by_start = self.job.profile == "atlas" and source_rows.kind == EVENT
+                missed = self.missed if by_start else None
+                found = windowed(source_rows, rows, wanted, missed, self.given.settled, evaluate)
             case Joined(left, right):
                 sides = self.relation(left.rows, inner), self.relation(right.rows, inner)
                 found = joined(*sides, rows, self.given.settled, evaluate)
@@ -121,7 +127,9 @@ class _Computed:
         start = whole(rows["start"], NEVER)
         order = np.lexsort((sequence, partition, rank, arrival, start))
         rows = rows.take(order)
-        places = zip(*(one[order].tolist() for one in (arrival, rank, partition, sequence)), strict=True)
+        places = list(zip(*(one[order].tolist() for one in (arrival, rank, partition, sequence)), strict=True))
+        missed = zip(places, rows[MISSED].to_pylist(), strict=True)
+        self.missed |= {place: frozenset(starts) for place, starts in missed if starts is not None}
         kinds = (TIMESTAMP, pa.int32(), pa.int64())
         at = zip(EVENT_COLUMNS, (rows[f"arrived{index}"] for index in range(3)), kinds, strict=True)
         origin = {column: values.cast(kind) for column, values, kind in at}
@@ -172,7 +180,7 @@ def _no_rows(part: Input) -> pa.Table:
     """No rows of an input, as a slice has them."""
     numbers = [(column, pa.int64()) for column in ("start", "arrived0", "arrived1", "arrived2", "arrived3")]
     values = [(f"v{index}", arrow_type(column.type)) for index, column in enumerate(part.columns)]
-    return pa.schema([*numbers, *values]).empty_table()
+    return pa.schema([*numbers, *values, (MISSED, pa.list_(pa.int64()))]).empty_table()
 
 
 def ranges(steps: Steps, wanted: Range) -> dict[str, Range]:

@@ -12,12 +12,15 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from pipelines.core.model import Input
+from pipelines.core.steps import Analysed, Joined, Windowed
+from pipelines.lakehouse.schema import arrow_type
 from pipelines.live.ordering import OrderingPolicy
 from pipelines.live.state.arrivals import LogOutOfOrder
 from pipelines.live.state.columns import whole
 from pipelines.live.state.compiled_job import CompiledJob
-from pipelines.live.state.output import Output, Slice
-from pipelines.live.state.rows import FOREVER, NEVER, Counted
+from pipelines.live.state.output import MISSED, Output, Slice
+from pipelines.live.state.rows import FOREVER, NEVER, Counted, CountedBatch
 from pipelines.plan.extent import extents
 
 
@@ -30,10 +33,14 @@ class Reach(NamedTuple):
 
 @dataclass(slots=True)
 class SlicedRows:
-    """The rows of each input that outputs at ``low`` or later may need; the outputs before it were given."""
+    """The rows of each input that outputs at ``low`` or later may need; the outputs before it were given.
+
+    Where outputs look at one row at a time nothing has to wait: each row is given at once, and none is kept.
+    """
 
     compiled: CompiledJob
     reaches: dict[str, Reach]
+    one_by_one: bool
     low: int = NEVER
     rows: dict[str, pa.Table] = field(default_factory=dict)
 
@@ -45,19 +52,27 @@ class SlicedRows:
             if name in compiled.sources:
                 assert extent.back_us is not None, "refused before"
                 reaches[name] = Reach(extent.back_us, extent.ahead_us)
-        return cls(compiled, reaches)
+        assert compiled.job.steps is not None
+        several = (Analysed, Windowed, Joined)
+        one_by_one = not any(isinstance(rows, several) for _, rows in compiled.job.steps.relations())
+        return cls(compiled, reaches, one_by_one)
 
     def add(self, name: str, counted: Counted) -> None:
         """Keep rows of one input that count."""
         if not len(counted):
             return
-        rows = counted.columns
-        if int(whole(rows["start"], NEVER).min()) < self.low:
+        rows = _by_column(self.compiled.job.input(name), counted)
+        # a document of atlas may be late for some of its windows alone
+        is_moved = self.compiled.job.profile == "stream_analytics"
+        if is_moved and not self.one_by_one and int(whole(rows["start"], NEVER).min()) < self.low:
             raise LogOutOfOrder("a row came that counts in outputs already given")
         self.rows[name] = pa.concat_tables([self.rows[name], rows]) if name in self.rows else rows
 
     def emit(self, policy: OrderingPolicy, output: Output) -> None:
         """Give the outputs that are complete now, and remove the rows that no later one needs."""
+        if self.one_by_one:
+            output.slice, self.rows = self._slice(FOREVER), {}
+            return
         high = min(policy.bound(name) - reach.ahead_us for name, reach in self.reaches.items())
         if self.compiled.job.end_of_log == "hold":
             high = min(high, policy.released())
@@ -83,3 +98,23 @@ class SlicedRows:
             start = whole(table["start"], NEVER)
             rows[name] = table.filter(start < high + self.reaches[name].ahead_us)
         return Slice(self.low, high, rows) if high > self.low and any(map(len, rows.values())) else None
+
+
+def _by_column(part: Input, counted: Counted) -> pa.Table:
+    """The columns of :class:`Slice`."""
+    if isinstance(counted, CountedBatch):
+        return counted.columns.append_column(MISSED, pa.nulls(len(counted), pa.list_(pa.int64())))
+    rows = counted.rows
+    places = zip(*(row.arrived for row in rows), strict=True)
+    values = zip(*(row.values for row in rows), strict=True)
+    return pa.table(
+        {
+            "start": [row.start for row in rows],
+            **{f"arrived{index}": list(column) for index, column in enumerate(places)},
+            **{
+                f"v{index}": pa.array(mine, arrow_type(column.type))
+                for index, (mine, column) in enumerate(zip(values, part.columns, strict=True))
+            },
+            MISSED: pa.array([row.missed or None for row in rows], pa.list_(pa.int64())),
+        }
+    )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,10 @@ from pipelines.live.steps.relation import Columns, Order, Relation, column_of, i
 from pipelines.live.windows.buffers import Formed, by_group
 from pipelines.live.windows.by_column import WindowsByColumn, windows_on_grid
 from pipelines.live.windows.end_aligned import end_aligned
+from pipelines.live.windows.start_aligned import starts_of
+
+Missed = Mapping[tuple[Any, ...], frozenset[int]]
+"""By event, what its order begins with: the starts of the windows that it came too late for."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +38,17 @@ class _Groups:
 
 
 def windowed(
-    rows: Relation, step: Windowed, first: int, until: int, settled: Settled | None, evaluate: Evaluate
+    rows: Relation,
+    step: Windowed,
+    wanted: tuple[int, int],
+    missed: Missed | None,
+    settled: Settled | None,
+    evaluate: Evaluate,
 ) -> Relation:
-    """The windows that end in ``[first, until)``, without those that ``settled`` leaves out."""
+    """The windows that end in the range ``wanted``, without those that ``settled`` leaves out.
+
+    ``missed`` is set for documents of atlas, which count in ``[start, end)`` unless they came too late for it (A5, A6).
+    """
     keys = [*step.partition_by, *(one.expression for one in step.keys)]
     chains = [quoted_path(name) for _, one in _members(step.window) for name in _chain(one)]
     found = evaluate(rows.named, [*keys, *chains, *(text for one in step.aggregates for text in expressions_of(one))])
@@ -46,7 +59,11 @@ def windowed(
     shown: list[tuple[object, ...]] = []
     results: list[list[pa.ChunkedArray]] = []
     for window_id, window in _members(step.window):
-        formed = _formed(window, rows, step, groups, found, (first, until))
+        if missed is None:
+            formed = _formed(window, rows, step, groups, found, wanted)
+        else:
+            assert isinstance(window, Grid), "refused before"
+            formed = _concatenated(_start_aligned(window, rows, groups.number, missed, wanted))
         results.append([Aggregator(one, found).over_windows(formed.rows, formed.starts) for one in step.aggregates])
         mine = [groups.values[number] for number in groups.number[formed.rows[formed.starts]].tolist()]
         shown += [group[len(step.partition_by) :] for group in mine]
@@ -101,6 +118,20 @@ def _formed(
         formed += end_aligned(window, members, *ends)
     if isinstance(window, Session):
         formed = by_group(formed)
+    return _concatenated(formed)
+
+
+def _start_aligned(window: Grid, rows: Relation, groups: Numbers, missed: Missed, ends: tuple[int, int]) -> Formed:
+    found: dict[tuple[int, int], list[Row]] = {}
+    for place, (time, order, group) in enumerate(zip(rows.times, rows.orders, groups.tolist(), strict=True)):
+        too_late = missed.get(order[0], frozenset())
+        for start in starts_of(window, time, time + 1):
+            if ends[0] <= start + window.size_us < ends[1] and start not in too_late:
+                found.setdefault((start, group), []).append(Row(time, (place,), (), group))
+    return [(start, start + window.size_us, inside) for (start, _), inside in found.items()]
+
+
+def _concatenated(formed: Formed) -> WindowsByColumn:
     counts = [len(inside) for _, _, inside in formed]
     places = chain.from_iterable(sorted(row.arrived[0] for row in inside) for _, _, inside in formed)
     return WindowsByColumn(
