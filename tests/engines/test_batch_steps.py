@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from pipelines.transcripts.run import tiny_programs
 from pyspark.sql import SparkSession
 from steps_rows import Answer, answers, columns_of, input_frame, job_of
 
@@ -32,6 +31,7 @@ from pipelines.core.steps import (
     Windowed,
 )
 from pipelines.core.time import DAY, MINUTE, SECOND, parse_instant
+from pipelines.transcripts.engines import tiny_programs
 
 pytestmark = pytest.mark.spark
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from pipelines.quality.run import run_checks
 
 from pipelines.core.errors import UsageError
 from pipelines.core.model import EVERYTHING, Aggregate, Grid, Job, OutputRange
@@ -33,6 +32,7 @@ from pipelines.job.load import parse_job
 from pipelines.lakehouse import runs
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import plain_rows, rows_of
+from pipelines.quality.run_checks import run_checks
 from pipelines.reconcile.run import reconcile
 from pipelines.replay.run import replay
 from pipelines.report.compare import compare
