@@ -24,7 +24,6 @@ from pipelines.plan.read_range import reach_of
 from pipelines.plan.stages import describe_plan
 from pipelines.quality.days import WrittenDay, written_days
 from pipelines.replay.builder import LogReads, settled_by
-from pipelines.replay.fingerprint import together
 from pipelines.replay.run import replay
 from pipelines.replay.summary import RunSummary
 from resources.lakehouse import LakehouseResource
@@ -137,6 +136,8 @@ def of_day(
 
     ``names`` comes from :func:`counted`. Each count is an entry of its own, because Dagster plots those.
     """
+    from pipelines.replay.fingerprint import together
+
     found = logs.of(part)
     # a settled range has settled days, even if it is settled by the log's summary and the day's formula has no end
     ends_us = tuple(table.end_of_log_us for table in plan.reads)

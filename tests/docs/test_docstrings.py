@@ -7,7 +7,7 @@ from importlib import import_module
 
 import pytest
 
-MODULES = ("core.intervals", "core.time", "core.values", "job.expressions", "plan.read_range")
+MODULES = ("core.intervals", "core.time", "core.values", "job.expressions", "plan.extent")
 
 
 @pytest.mark.parametrize("name", MODULES)
