@@ -95,16 +95,8 @@ def spark_verdicts(spark: SparkSession, request: pytest.FixtureRequest) -> dict[
         return dict(zip(selected, verdicts, strict=True))
 
 
-# the batch engine computes steps of stream_analytics
-IN_BATCH = [
-    name
-    for name, case in LIBRARY
-    if case.job is None or case.job.steps is None or case.job.profile == "stream_analytics"
-]
-
-
 @pytest.mark.spark
-@pytest.mark.parametrize("name", IN_BATCH)
+@pytest.mark.parametrize("name", list(BY_ID))
 def test_the_batch_engine_gives_the_same(name: str, spark_verdicts: dict[str, Verdict]) -> None:
     assert spark_verdicts[name].differences == ()
 
