@@ -124,8 +124,10 @@ def run_steps(
     :func:`pipelines.batch.steps.outputs.evaluate`.
     """
     decided = _decide(job, arrivals, output, initial_states, strategy, slices)
-    counted = {name: _counted(frame, job.input(name)) for name, frame in decided.counting.items()}
-    found = evaluate(job, counted, references, wanted, output)
+    rules = decided.rules
+    assert rules is not None, "profiles decide about the windows of steps"
+    counted = {name: _counted(frame, job.input(name), rules.columns) for name, frame in decided.counting.items()}
+    found = evaluate(job, counted, references, wanted, output, rules)
     return StepsResult(
         verdicts=_verdict_table(decided.verdicts, output),
         outputs=found.outputs,
@@ -168,7 +170,7 @@ def _decide(
             return stream_insight.decide(job, _rows(logs), initial_states)
 
 
-def _counted(events: DataFrame, source: Input) -> DataFrame:
+def _counted(events: DataFrame, source: Input, further: Sequence[str]) -> DataFrame:
     """Events that count, as steps take them."""
     return events.select(
         *(quoted(column.name) for column in source.columns),
@@ -176,6 +178,7 @@ def _counted(events: DataFrame, source: Input) -> DataFrame:
         F.col(PARTITION).alias("input_partition"),
         F.col(SEQUENCE).alias("sequence"),
         F.timestamp_micros(SYSTEM_US).alias(SYSTEM_TIMESTAMP),
+        *further,
     )
 
 

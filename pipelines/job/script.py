@@ -10,7 +10,7 @@ from pathlib import Path
 from pipelines.core import model
 from pipelines.job import schema
 from pipelines.job.diagnostics import Complaints
-from pipelines.job.expressions import check_expression, columns_read
+from pipelines.job.sql.expressions.user_functions import user_function
 from pipelines.job.sql.refusal import Refused
 from pipelines.job.sql.scope import Settings, UserFunction
 from pipelines.job.sql.script import Loaded, load
@@ -18,8 +18,6 @@ from pipelines.job.yaml import Path as KeyPath
 
 _KEY: KeyPath = ("query", "sql")
 _SELECT = re.compile(r"\bselect\s", re.IGNORECASE)
-_ARGUMENTS = ("x", "y", "z")
-"""What a function that names no arguments calls them: it has those up to the last one that it reads."""
 
 
 def build_script(
@@ -36,7 +34,7 @@ def build_script(
         key = sorted(others)[0].rstrip("_")
         raise say.error(f"does not go with 'sql', which is the whole query; leave '{key}' out", ("query", key))
     text, file = _text(say, section.query.sql or "")
-    # what stops a run names the script without its folder: it is part of the expressions, and so of the fingerprint
+    # expressions contain what a failing run prints: without the folder, on which no fingerprint may depend
     settings = Settings(Path(file).name, section.string_comparison, section.on_cast_error, _functions(say, section))
     try:
         return load(text, inputs, references, settings)
@@ -64,10 +62,5 @@ def _functions(say: Complaints, section: schema.JobSection) -> dict[str, UserFun
         path: KeyPath = ("functions", name)
         if name.lower() in found:
             raise say.error("stands there twice; names are compared without case", path)
-        arguments, text = (_ARGUMENTS, given) if isinstance(given, str) else (tuple(given.args), given.as_)
-        sql = say.at(path, partial(check_expression, text, arguments))
-        if isinstance(given, str):
-            last = max((_ARGUMENTS.index(one) for one in columns_read([sql])), default=-1)
-            arguments = _ARGUMENTS[: last + 1]
-        found[name.lower()] = UserFunction(arguments, sql)
+        found[name.lower()] = say.at(path, partial(user_function, given))
     return found

@@ -1,8 +1,9 @@
 """The reference engine: normative, one event at a time, plain Python.
 
 It runs a job over a whole arrival log in arrival order and cuts the results to the output range last, so that nothing
-depends on where reading begins (G3). Three steps (G1): read what the expressions say about each row, let the profile's
-policy decide each event's fate, put what counts into windows and aggregate.
+depends on where reading begins (G3). It reads what the expressions give for each row, lets the profile's policy decide
+each event's fate, and puts what counts into windows and aggregates (G1). A query of several steps goes on from what
+counts in :mod:`pipelines.reference.steps`.
 
 Arrival order is ``(arrival_time, input_partition, sequence)``, across inputs then the inputs' order in the job. Inside
 one input partition that is the order of ``sequence``, for arrival time never falls there. A punctuation for all

@@ -293,12 +293,12 @@ class _Reader:
 
 
 class _Log:
-    """Reads section ``arrivals`` and counts sequences."""
+    """Reads section ``arrivals`` and counts sequences. ``inputs`` are those that have a log of their own."""
 
     def __init__(self, reader: _Reader, job: Job) -> None:
         self.reader = reader
         self.job = job
-        self.inputs = {part.name: part for part in job.inputs}
+        self.inputs = {part.name: part for part in job.inputs if part.same_log_as is None}
         self.position: Counter[tuple[str, int | None]] = Counter()
         self.last: dict[tuple[str, int | None], tuple[int, int]] = {}
 
@@ -336,7 +336,7 @@ class _Log:
         if name is None:
             if len(self.inputs) > 1:
                 raise self.reader.error("the job has several inputs; name one", path, "add 'input'")
-            return self.job.inputs[0]
+            return next(iter(self.inputs.values()))
         if name not in self.inputs:
             hint = did_you_mean(str(name), self.inputs)
             raise self.reader.error(f"there is no input '{name}'", (*path, "input"), hint)

@@ -21,19 +21,17 @@ from pipelines.core.steps import (
     Filtered,
     InputRows,
     Joined,
-    Output,
     Projected,
     Referenced,
     ReferenceRows,
     Rows,
     Side,
-    Step,
     StepRows,
-    Steps,
     United,
     Windowed,
 )
 from pipelines.core.time import DAY, MINUTE, SECOND, parse_instant
+from pipelines.transcripts.run import tiny_programs
 
 pytestmark = pytest.mark.spark
 
@@ -119,109 +117,6 @@ ROW_BY_ROW: dict[str, tuple[Rows, Answer]] = {
         United((select(Filtered(CARS, "x < 3"), y="x"), select(Filtered(CARS, "x = 2"), z="x"))),
         [("12:00", 1), ("12:01", 2), ("12:01", 2)],
     ),
-    "a union of BIGINT and DOUBLE is DOUBLE": (
-        United((select(Filtered(CARS, "x = 1"), y="x"), select(Filtered(CARS, "x = 1"), y="d"))),
-        [("12:00", 0.1), ("12:00", 1.0)],
-    ),
-}
-
-LOOKED_UP: dict[str, tuple[Rows, Answer]] = {
-    "LAG finds the row before in the total order, its null too": (
-        with_value(analytic("lag")),
-        [("12:00", None), ("12:01", 1), ("12:01", 2), ("12:03:30", None), ("12:05", 4)],
-    ),
-    "LAG by key": (
-        with_value(analytic("lag", partition_by=("k",))),
-        [("12:00", None), ("12:01", 1), ("12:01", None), ("12:03:30", None), ("12:05", 4)],
-    ),
-    "LAG n counts rows that fulfil WHEN, of which the row itself is none": (
-        with_value(analytic("lag", offset=2, when="x IS NOT NULL")),
-        [("12:00", None), ("12:01", None), ("12:01", 1), ("12:03:30", 1), ("12:05", 2)],
-    ),
-    "LAG reaches less far than its duration, and else gives the default of the row itself": (
-        with_value(analytic("lag", minutes=1.5, default="x * 10", partition_by=("k",))),
-        [("12:00", 10), ("12:01", 1), ("12:01", 20), ("12:03:30", 40), ("12:05", 50)],
-    ),
-    "a row exactly the duration ago is out of reach": (
-        with_value(analytic("lag", minutes=1, partition_by=("k",), default="-1")),
-        [("12:00", -1), ("12:01", -1), ("12:01", -1), ("12:03:30", -1), ("12:05", -1)],
-    ),
-    "LAST counts the row itself if it fulfils WHEN": (
-        with_value(analytic("last", when="x > 1", minutes=3)),
-        [("12:00", None), ("12:01", 2), ("12:01", 2), ("12:03:30", 4), ("12:05", 5)],
-    ),
-    "LAST finds null as it finds a value": (
-        with_value(analytic("last", partition_by=("k",), default="-1")),
-        [("12:00", 1), ("12:01", 2), ("12:01", None), ("12:03:30", 4), ("12:05", 5)],
-    ),
-    "LAST of a whole row is a record": (
-        select(Analysed(CARS, (analytic("last", "struct(k, x)", when="k = 'b'"),)), v="v.x"),
-        [("12:00", None), ("12:01", 2), ("12:01", 2), ("12:03:30", 2), ("12:05", 2)],
-    ),
-    "ISFIRST: once in each tumbling interval, which ends with its last instant": (
-        with_value(analytic("is_first", None)),
-        [("12:00", 1), ("12:01", 0), ("12:01", 1), ("12:03:30", 0), ("12:05", 0)],
-    ),
-    "ISFIRST by key, with WHEN": (
-        with_value(analytic("is_first", None, partition_by=("k",), when="x > 1")),
-        [("12:00", 0), ("12:01", 0), ("12:01", 1), ("12:03:30", 1), ("12:05", 0)],
-    ),
-    "COUNT OVER takes what is in reach up to the row, not its later peers": (
-        with_value(over("count", None, 3)),
-        [("12:00", 1), ("12:01", 2), ("12:01", 3), ("12:03:30", 3), ("12:05", 2)],
-    ),
-    "COUNT OVER of a column leaves nulls out": (
-        with_value(over("count", "x", 3, partition_by=("k",))),
-        [("12:00", 1), ("12:01", 1), ("12:01", 1), ("12:03:30", 1), ("12:05", 2)],
-    ),
-    "SUM OVER is null over nothing": (
-        with_value(over("sum", "x", 2, partition_by=("k",), when="x > 1")),
-        [("12:00", None), ("12:01", 2), ("12:01", None), ("12:03:30", 4), ("12:05", 9)],
-    ),
-    "AVG OVER of whole numbers": (
-        with_value(over("avg")),
-        [("12:00", 1.0), ("12:01", 1.5), ("12:01", 1.5), ("12:03:30", 4.0), ("12:05", 4.5)],
-    ),
-    "SUM OVER of doubles is exact, in and out of the ordinary": (
-        with_value(over("sum", "d", 10)),
-        [("12:00", 0.1), ("12:01", 0.1 + 0.2), ("12:01", 0.6), ("12:03:30", 1e300), ("12:05", 0.6)],
-    ),
-    "SUM OVER of doubles forgets what is out of reach": (
-        with_value(over("sum", "d", 3)),
-        [("12:00", 0.1), ("12:01", 0.1 + 0.2), ("12:01", 0.6), ("12:03:30", 1e300), ("12:05", 0.0)],
-    ),
-    "MIN and MAX OVER": (
-        select(Analysed(CARS, (replace(over("min"), name="u"), over("max", partition_by=("k",)))), u="u", v="v"),
-        [("12:00", 1, 1), ("12:01", 1, 1), ("12:01", 1, 2), ("12:03:30", 4, 4), ("12:05", 4, 5)],
-    ),
-    "STDEV OVER": (
-        with_value(over("stddev_pop")),
-        [("12:00", 0.0), ("12:01", 0.5), ("12:01", 0.5), ("12:03:30", 0.0), ("12:05", 0.5)],
-    ),
-    "TopOne OVER takes the greatest, of equal ones the earlier": (
-        with_value(over("top_one", "d", 10, order_by=(SortKey("x IS NULL", True), SortKey("k", True)))),
-        [("12:00", 0.1), ("12:01", 0.2), ("12:01", 0.3), ("12:03:30", 0.3), ("12:05", 0.3)],
-    ),
-    "CollectTop and Collect OVER": (
-        select(
-            Analysed(
-                CARS,
-                (
-                    replace(over("collect_top", "x", 10, order_by=(SortKey("x", True),), limit=2), name="u"),
-                    over("collect", "x", 10, when="x <> 2"),
-                ),
-            ),
-            u="transform(u, one -> one.value)",
-            v="v",
-        ),
-        [
-            ("12:00", [1], [1]),
-            ("12:01", [2, 1], [1]),
-            ("12:01", [2, 1], [1]),
-            ("12:03:30", [4, 2], [1, 4]),
-            ("12:05", [5, 4], [1, 4, 5]),
-        ],
-    ),
     "analytic functions over window rows go by window ends": (
         with_value(analytic("lag", "n"), group(CARS, Grid(MINUTE, MINUTE), COUNT)),
         [("12:00", None), ("12:01", 1), ("12:04", 2), ("12:05", 1)],
@@ -230,6 +125,66 @@ LOOKED_UP: dict[str, tuple[Rows, Answer]] = {
         select(Filtered(Analysed(CARS, (analytic("lag"),)), "x = 5"), v="v"),
         [("12:05", 4)],
     ),
+    "a union of BIGINT and DOUBLE is DOUBLE": (
+        United((select(Filtered(CARS, "x = 1"), y="x"), select(Filtered(CARS, "x = 1"), y="d"))),
+        [("12:00", 0.1), ("12:00", 1.0)],
+    ),
+}
+
+BY_K = {"partition_by": ("k",)}
+BY_X = (SortKey("x", True),)
+LOOKED_UP: dict[str, tuple[Analytic, list[object]]] = {
+    "LAG finds the row before in the total order, its null too": (analytic("lag"), [None, 1, 2, None, 4]),
+    "LAG by key": (analytic("lag", **BY_K), [None, None, 1, None, 4]),
+    "LAG n counts rows that fulfil WHEN, of which the row itself is none": (
+        analytic("lag", offset=2, when="x IS NOT NULL"),
+        [None, None, 1, 1, 2],
+    ),
+    "LAG reaches less far than its duration, and else gives the default of the row itself": (
+        analytic("lag", minutes=1.5, default="x * 10", **BY_K),
+        [10, 20, 1, 40, 50],
+    ),
+    "a row exactly the duration ago is out of reach": (
+        analytic("lag", minutes=1, default="-1", **BY_K),
+        [-1, -1, -1, -1, -1],
+    ),
+    "LAST counts the row itself if it fulfils WHEN": (analytic("last", when="x > 1", minutes=3), [None, 2, 2, 4, 5]),
+    "LAST finds null as it finds a value": (analytic("last", default="-1", **BY_K), [1, 2, None, 4, 5]),
+    "LAST of a whole row is a record": (
+        analytic("last", "struct(k, x)", when="k = 'b'"),
+        [None, *[{"k": "b", "x": 2}] * 4],
+    ),
+    "ISFIRST: once in each tumbling interval, which ends with its last instant": (
+        analytic("is_first", None),
+        [1, 1, 0, 0, 0],
+    ),
+    "ISFIRST by key, with WHEN": (analytic("is_first", None, when="x > 1", **BY_K), [0, 1, 0, 1, 0]),
+    "COUNT OVER takes what is in reach up to the row, not its later peers": (over("count", None, 3), [1, 2, 3, 3, 2]),
+    "COUNT OVER of a column leaves nulls out": (over("count", "x", 3, **BY_K), [1, 1, 1, 1, 2]),
+    "SUM OVER is null over nothing": (over("sum", "x", 2, when="x > 1", **BY_K), [None, 2, None, 4, 9]),
+    "AVG OVER of whole numbers": (over("avg"), [1.0, 1.5, 1.5, 4.0, 4.5]),
+    "SUM OVER of doubles is exact, in and out of the ordinary": (
+        over("sum", "d", 10),
+        [0.1, 0.1 + 0.2, 0.6, 1e300, 0.6],
+    ),
+    "SUM OVER of doubles forgets what is out of reach": (over("sum", "d", 3), [0.1, 0.1 + 0.2, 0.6, 1e300, 0.0]),
+    "MIN OVER": (over("min"), [1, 1, 1, 4, 4]),
+    "MAX OVER": (over("max", **BY_K), [1, 2, 1, 4, 5]),
+    "MAX OVER a microsecond takes peers up to the row": (over("max", "x", 1 / MINUTE), [1, 2, 2, 4, 5]),
+    "STDEV OVER": (over("stddev_pop"), [0.0, 0.5, 0.5, 0.0, 0.5]),
+    "TopOne OVER takes the greatest, of equal ones the earlier": (
+        over("top_one", "d", 10, order_by=(SortKey("x IS NULL", True), SortKey("k", True))),
+        [0.1, 0.2, 0.3, 0.3, 0.3],
+    ),
+    "CollectTop OVER ranks from 1": (
+        over("collect_top", "x", 10, order_by=BY_X, limit=2, when="x <> 4"),
+        [
+            [{"rank": 1, "value": 1}],
+            *[[{"rank": 1, "value": 2}, {"rank": 2, "value": 1}]] * 3,
+            [{"rank": 1, "value": 5}, {"rank": 2, "value": 2}],
+        ],
+    ),
+    "Collect OVER": (over("collect", "x", 10, when="x <> 2"), [[1], [1], [1], [1, 4], [1, 4, 5]]),
 }
 HOUR_OF_FIVES = group(
     group(CARS, FIVE, COUNT, k="k"), Grid(60 * MINUTE, 60 * MINUTE), Aggregate("n", "sum", "n"), k="k"
@@ -430,22 +385,37 @@ FIRST_ROWS = [
     {"at": "12:00", "arrival": "12:00:02", "partition": 1, "sequence": 0, "x": 3},
     {"at": "12:00", "arrival": "12:00:01", "partition": 3, "sequence": 5, "x": 1},
 ]
-TABLES = {"rows": ROW_BY_ROW, "analytic": LOOKED_UP, "windows": WINDOWS, "joins": JOINS, "orders": ORDERS}
+TABLES = {"rows": ROW_BY_ROW, "windows": WINDOWS, "joins": JOINS, "orders": ORDERS}
 
 
 @pytest.fixture(scope="module")
 def answered(spark: SparkSession) -> dict[str, dict[str, Answer]]:
     inputs = {"first": "x BIGINT", "late": "x BIGINT", **INPUTS}
     data = {**ROWS, "first": FIRST_ROWS, "late": LATE_ROWS}
-    return {
-        title: answers(spark, job_of(inputs, {name: rows for name, (rows, _) in cases.items()}), data)
-        for title, cases in TABLES.items()
-    }
+    jobs = {title: job_of(inputs, {name: rows for name, (rows, _) in cases.items()}) for title, cases in TABLES.items()}
+    with tiny_programs(spark):
+        return {title: answers(spark, job, data) for title, job in jobs.items()}
 
 
 @pytest.mark.parametrize(("title", "name"), [(title, name) for title, cases in TABLES.items() for name in cases])
 def test_each_relation_gives_its_rows(answered: dict[str, dict[str, Answer]], title: str, name: str) -> None:
     assert answered[title][name] == sorted(TABLES[title][name][1], key=repr)
+
+
+@pytest.fixture(scope="module")
+def looked_up_values(spark: SparkSession) -> list[dict[str, object]]:
+    """For each car, in their order, the values of all functions."""
+    functions = tuple(replace(one, name=f"v{at}") for at, (one, _) in enumerate(LOOKED_UP.values()))
+    names = {name: f"v{at}" for at, name in enumerate(LOOKED_UP)}
+    with tiny_programs(spark):
+        job = job_of({"cars": INPUTS["cars"]}, {"o": select(Analysed(CARS, functions), s="sequence", **names)})
+        found = sorted(answers(spark, job, ROWS)["o"], key=lambda row: row[1])
+    return [dict(zip(LOOKED_UP, values, strict=True)) for _, _, *values in found]
+
+
+@pytest.mark.parametrize("name", LOOKED_UP)
+def test_each_function_finds_its_value_for_each_row(looked_up_values: list[dict[str, object]], name: str) -> None:
+    assert [values[name] for values in looked_up_values] == LOOKED_UP[name][1]
 
 
 def test_an_output_of_windows_shows_their_bounds_first(spark: SparkSession) -> None:
@@ -590,20 +560,13 @@ def test_an_expression_that_spark_refuses_is_named(spark: SparkSession) -> None:
         answers(spark, job, ROWS)
 
 
-def test_steps_with_several_readers_are_shared_if_making_them_shuffles() -> None:
-    counted, kept, last = (
-        Step("counted", group(CARS, FIVE, COUNT)),
-        Step("kept", Filtered(CARS, "x > 1")),
-        StepRows("last"),
-    )
-    steps = Steps(
-        (counted, kept, Step("last", United((StepRows("counted"), StepRows("counted"))))),
-        (
-            Output("one", last),
-            Output("two", Filtered(last, "n > 1")),
-            Output("three", StepRows("kept")),
-            Output("four", StepRows("kept")),
-        ),
-    )
-    assert shared_steps(steps, ["one", "two", "three", "four"]) == ("last",)
-    assert shared_steps(steps, ["one", "three"]) == ()
+def test_steps_that_are_read_more_than_once_are_shared_if_making_them_shuffles() -> None:
+    last = StepRows("last")
+    twice = United((StepRows("counted"), StepRows("counted")))
+    named = {"counted": group(CARS, FIVE, COUNT), "kept": Filtered(CARS, "x > 1"), "last": twice}
+    read = {"one": last, "two": Filtered(last, "n > 1"), "three": StepRows("kept"), "four": StepRows("kept")}
+    steps = job_of({"cars": INPUTS["cars"]}, read, named).steps
+    assert steps is not None
+    assert shared_steps(steps, ["one", "two", "three", "four"]) == ("counted", "last")
+    assert shared_steps(steps, ["one", "three"]) == ("counted",)
+    assert shared_steps(steps, ["three", "four"]) == ()

@@ -16,6 +16,8 @@ from random_steps import Example, example, without
 from pipelines.batch.spark.expressions import SparkExpressions
 from pipelines.batch.spark.local_rows import local_frame, local_rows
 from pipelines.batch.steps.outputs import outputs
+from pipelines.core.model import Arrival
+from pipelines.plan.extent import Extent, extents
 from pipelines.reference.engine import run
 from pipelines.transcripts.run import reference_frames, tiny_programs
 
@@ -101,6 +103,25 @@ def test_no_two_rows_of_an_output_have_the_same_place(seed: int) -> None:
     for relation in found.values():
         places = [(row.at_us, row.order) for row in relation.rows]
         assert len(set(places)) == len(places), one
+
+
+@settings(quick, max_examples=max(400, CASES))
+@given(seeds)
+def test_a_range_from_what_its_steps_look_back_and_ahead_alone_is_the_cut_of_the_whole(seed: int) -> None:
+    one = example(seed)
+    from_us, to_us = one.output.from_us, one.output.to_us
+    if from_us is None or to_us is None:
+        return
+    reach = extents(one.job)
+    read = tuple(row for row in one.log if row.input in reach and _in_reach(reach[row.input], row, from_us, to_us))
+    assert reference(one) == reference(replace(one, log=read)), one
+
+
+def _in_reach(extent: Extent, row: Arrival, from_us: int, to_us: int) -> bool:
+    assert extent.back_us is not None
+    at_us = row.payload["at"]
+    assert isinstance(at_us, int)
+    return from_us - extent.back_us <= at_us < to_us + extent.ahead_us
 
 
 @pytest.mark.spark

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from pipelines.batch.columns import SYSTEM_US
+from pipelines.batch.columns import SETTLED, SYSTEM_US
+from pipelines.batch.decisions import WindowRules
 from pipelines.batch.joins import Bounds, near_pairs
 from pipelines.batch.steps.relation import ORDER, Relation, analysed_by, in_order
 from pipelines.core.expressions import quoted
@@ -16,8 +17,9 @@ from pipelines.core.steps import Joined
 _LEFT, _RIGHT = "__left", "__right"
 
 
-def joined(left: Relation, right: Relation, one: Joined) -> Relation:
-    """A row for each pair, a struct a side, at the later of the two times; of a LEFT join left rows alone too.
+def joined(left: Relation, right: Relation, one: Joined, rules: WindowRules) -> Relation:
+    """A row for each pair, a struct a side, at the later of the two times; of a LEFT join left rows alone too, once it
+    is settled that they stay alone.
 
     A pair has the order of its later row, then of the other; the left one's first if they are equally late. Where one
     side's order means nothing to the other's: whether the right one is later, then left, then right.
@@ -31,11 +33,11 @@ def joined(left: Relation, right: Relation, one: Joined) -> Relation:
     condition = None if one.condition is None else F.expr(one.condition)
     with analysed_by(a.crossJoin(b), left.ansi, () if one.condition is None else (one.condition,)):
         pairs = near_pairs(a, b, times, keys, bounds, one.kind, condition)
-    frame = pairs.select(
-        *map(quoted, names),
-        bounds.counts_at(*map(F.col, times)).alias(SYSTEM_US),
-        in_order(_place(pairs, times)).alias(ORDER),
-    )
+    at = bounds.counts_at(*map(F.col, times))
+    found = pairs.withColumns({SYSTEM_US: at, ORDER: in_order(_place(pairs, times))})
+    if one.kind == "left" and rules.settled is not None:
+        found = rules.settled(found, SYSTEM_US, {}).filter(F.col(SETTLED) | F.col(times[1]).isNotNull())
+    frame = found.select(*map(quoted, names), SYSTEM_US, ORDER)
     return Relation(frame, names, "rows", left.ansi)
 
 

@@ -10,12 +10,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipelines.batch.columns import SYSTEM_US, within
+from pipelines.batch.decisions import WindowRules
 from pipelines.batch.steps.analytic import analysed
 from pipelines.batch.steps.joined import joined
 from pipelines.batch.steps.referenced import Snapshots, referenced
 from pipelines.batch.steps.relation import EFFECTIVE_US, ORDER, POSITION, Relation, in_order
 from pipelines.batch.steps.rows import applied, filtered, projected, united
 from pipelines.batch.steps.windowed import windowed
+from pipelines.batch.stream_analytics.windows import windowed as windows_of_rows
 from pipelines.core.expressions import quoted
 from pipelines.core.model import EVERYTHING, Job, OutputRange, Reference
 from pipelines.core.steps import (
@@ -38,6 +40,9 @@ from pipelines.core.steps import (
     walk,
 )
 
+WINDOWS_OF_ROWS = WindowRules(windows_of_rows)
+"""An edge belongs to the window that ends there, and every window is emitted."""
+
 
 @dataclass(frozen=True)
 class Evaluated:
@@ -54,7 +59,7 @@ def outputs(
     wanted: Collection[str] | None = None,
     output: OutputRange = EVERYTHING,
 ) -> dict[str, DataFrame]:
-    """The outputs that :func:`evaluate` gives."""
+    """The outputs that :func:`evaluate` gives, of windows as stream_analytics has them."""
     return evaluate(job, inputs, references, wanted, output).outputs
 
 
@@ -64,13 +69,14 @@ def evaluate(
     references: Mapping[str, DataFrame],
     wanted: Collection[str] | None = None,
     output: OutputRange = EVERYTHING,
+    rules: WindowRules = WINDOWS_OF_ROWS,
 ) -> Evaluated:
     """The ``wanted`` outputs (None: all) of a job of steps, the rows whose system timestamp lies in the range.
 
     ``inputs``: of each input the events that count, as its columns, arrival_time TIMESTAMP, input_partition INT,
-    sequence BIGINT and system_timestamp TIMESTAMP. ``references``: of each reference its columns, effective_from
-    TIMESTAMP (null: always) and position BIGINT, its place in the file. An output has system_timestamp; window_start,
-    window_end and window_id where its rows stem from windows; then its columns.
+    sequence BIGINT, system_timestamp TIMESTAMP, and the columns of ``rules``. ``references``: of each reference its
+    columns, effective_from TIMESTAMP (null: always) and position BIGINT, its place in the file. An output has
+    system_timestamp; window_start, window_end and window_id where its rows stem from windows; then its columns.
 
     Raises :class:`JobFileError` for an expression that Spark refuses. A query fails where an expression has no value,
     and where a row comes before the first snapshot of a reference.
@@ -78,18 +84,21 @@ def evaluate(
     steps = job.steps
     assert steps is not None, f"job '{job.name}' has one step with one window"
     chosen = [one for one in steps.outputs if wanted is None or one.name in wanted]
-    evaluator = _Evaluator(job, steps, inputs, references, output)
+    evaluator = Evaluator(job, steps, inputs, references, output, rules)
     tables = {one.name: _table(evaluator.relation(one.rows), output) for one in chosen}
     shared = shared_steps(steps, [one.name for one in chosen])
     return Evaluated(tables, tuple(evaluator.step(name).frame for name in shared))
 
 
 def shared_steps(steps: Steps, wanted: Collection[str]) -> tuple[str, ...]:
-    """Steps with several readers among the wanted outputs and the steps that these need, if making them shuffles."""
+    """Steps that the wanted outputs, and the steps that these need, read more than once, if making them shuffles.
+
+    Spark would compute them once for each: it reuses a shuffle only where both readers ask for exactly the same.
+    """
     readers: Counter[str] = Counter()
     waiting = [one.rows for one in steps.outputs if one.name in wanted]
     while waiting:
-        for name in {one.step for one in walk(waiting.pop()) if isinstance(one, StepRows)}:
+        for name in [one.step for one in walk(waiting.pop()) if isinstance(one, StepRows)]:
             readers[name] += 1
             if readers[name] == 1:
                 waiting.append(steps.step(name))
@@ -112,7 +121,12 @@ def _table(rows: Relation, output: OutputRange) -> DataFrame:
     return rows.visible.filter(within(SYSTEM_US, output)).select(*shown, *map(quoted, rows.columns))
 
 
-class _Evaluator:
+class Evaluator:
+    """Relations over the inputs, each step made once; what it is given is what :func:`evaluate` is.
+
+    Of relations that have neither windows nor reference data below them ``rules`` and ``references`` say nothing.
+    """
+
     def __init__(
         self,
         job: Job,
@@ -120,12 +134,14 @@ class _Evaluator:
         inputs: Mapping[str, DataFrame],
         references: Mapping[str, DataFrame],
         output: OutputRange,
+        rules: WindowRules,
     ) -> None:
         self._job = job
         self._steps = steps
         self._inputs = inputs
         self._references = references
         self._output = output
+        self._rules = rules
         self._made: dict[str, Relation] = {}
 
     def step(self, name: str) -> Relation:
@@ -152,9 +168,9 @@ class _Evaluator:
             case Analysed(inner, functions):
                 return analysed(self.relation(inner), functions)
             case Windowed(inner):
-                return windowed(self.relation(inner), rows)
+                return windowed(self.relation(inner), rows, self._rules)
             case Joined(left, right):
-                return joined(self.relation(left.rows), self.relation(right.rows), rows)
+                return joined(self.relation(left.rows), self.relation(right.rows), rows, self._rules)
             case Referenced(side, reference):
                 snapshots = self._snapshots(reference.rows)
                 return referenced(self.relation(side.rows), self.relation(reference.rows), rows, snapshots)
@@ -172,9 +188,12 @@ class _Evaluator:
         )
         columns = (*(column.name for column in source.columns), *EVENT_COLUMNS)
         frame = self._inputs[name].select(
-            *map(quoted, columns), F.unix_micros(SYSTEM_TIMESTAMP).alias(SYSTEM_US), in_order(place).alias(ORDER)
+            *map(quoted, columns),
+            F.unix_micros(SYSTEM_TIMESTAMP).alias(SYSTEM_US),
+            in_order(place).alias(ORDER),
+            *self._rules.columns,
         )
-        return Relation(frame, columns, "event", self._steps.ansi)
+        return Relation(frame, columns, "event", self._steps.ansi, self._rules.columns)
 
     def _reference(self, name: str) -> Relation:
         columns = tuple(column.name for column in self._job.reference(name).columns)

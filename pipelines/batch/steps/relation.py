@@ -31,14 +31,16 @@ _ANSI = "spark.sql.ansi.enabled"
 class Relation:
     """``frame`` has ``columns`` by their names and hidden columns, whose names begin with two underscores.
 
-    Hidden are SYSTEM_US and ORDER; of rows that stem from windows also WINDOW_START_US and WINDOW_ID. Reference data
-    has EFFECTIVE_US and POSITION instead. ``ansi``: expressions follow ANSI rules.
+    Hidden are SYSTEM_US and ORDER; of rows that stem from windows also WINDOW_START_US and WINDOW_ID, of rows that stem
+    from events what the profile's windows ask for. Reference data has EFFECTIVE_US and POSITION instead. ``ansi``:
+    expressions follow ANSI rules.
     """
 
     frame: DataFrame
     columns: tuple[str, ...]
     origin: Literal["event", "window", "rows", "reference"]
     ansi: bool
+    for_windows: tuple[str, ...] = ()
 
     @property
     def hidden(self) -> tuple[str, ...]:
@@ -48,6 +50,8 @@ class Relation:
                 return EFFECTIVE_US, POSITION
             case "window":
                 return SYSTEM_US, ORDER, WINDOW_START_US, WINDOW_ID
+            case "event":
+                return SYSTEM_US, ORDER, *self.for_windows
             case _:
                 return SYSTEM_US, ORDER
 

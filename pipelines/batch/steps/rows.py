@@ -63,4 +63,4 @@ def united(branches: Sequence[Relation]) -> Relation:
         by_branch = in_order(F.struct(F.lit(index).alias("branch"), *(F.struct(one) for one in own)))
         frame = branch.frame.withColumn(ORDER, then_by(F.lit(index)) if of_events else by_branch)
         frames.append(frame.select(*map(quoted, branch.columns), *hidden))
-    return Relation(reduce(DataFrame.union, frames), first.columns, origin, first.ansi)
+    return replace(first, frame=reduce(DataFrame.union, frames), origin=origin)

@@ -8,17 +8,19 @@ from functools import partial
 from pyspark.sql import functions as F
 
 from pipelines.batch.aggregates import aggregate
-from pipelines.batch.columns import SYSTEM_US, WINDOW_END_US, WINDOW_ID, WINDOW_START_US
+from pipelines.batch.columns import SETTLED, SYSTEM_US, WINDOW_END_US, WINDOW_ID, WINDOW_START_US
+from pipelines.batch.decisions import WindowRules
 from pipelines.batch.steps.relation import ORDER, Relation, in_order
-from pipelines.batch.stream_analytics.windows import windowed as with_windows
+from pipelines.batch.stream_analytics.windows import windowed as windows_of_rows
 from pipelines.core.expressions import quoted
 from pipelines.core.model import Aggregate, AnyOf, Query, Session, Window
 from pipelines.core.steps import Windowed
 
 
-def windowed(rows: Relation, one: Windowed) -> Relation:
+def windowed(rows: Relation, one: Windowed, rules: WindowRules) -> Relation:
     """Each window's groups, at the window's end (Q46 to Q60); with ``partition_by`` those of each of its values apart.
 
+    Windows over events are the profile's own; over other rows an edge belongs to the window that ends there (Q7).
     Groups are ordered by ``(window_id, values of partition_by, values of keys)``.
     """
     expressions: dict[str, str] = {}
@@ -29,8 +31,13 @@ def windowed(rows: Relation, one: Windowed) -> Relation:
     window = _apart(one.window, apart, expressions)
     group_by = tuple(dict.fromkeys((*apart, *keys)))
     query = Query(window, aggregates, group_by=group_by)
-    members = with_windows(rows.computed(expressions, SYSTEM_US, ORDER), window, group_by)
-    groups = aggregate(members, query, (SYSTEM_US, ORDER))
+    with_windows = rules.windows if rows.origin == "event" else windows_of_rows
+    groups = aggregate(
+        with_windows(rows.computed(expressions, *rows.hidden), window, group_by), query, (SYSTEM_US, ORDER)
+    )
+    if rules.settled is not None:
+        columns = {key.expression.strip("`").lower(): name for key, name in zip(one.keys, keys, strict=True)}
+        groups = rules.settled(groups, WINDOW_END_US, columns).filter(SETTLED)
     values = (F.col(name).alias(f"key{at}") for at, name in enumerate((*apart, *keys)))
     # sessions of different chains may end together in one group; the earlier start comes first
     place = F.struct(F.col(WINDOW_ID).alias("id"), *values, F.col(WINDOW_START_US).alias("start_us"))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from pipelines.core.time import UNIT_US
+from pipelines.core.time import DAY, UNIT_US
 from pipelines.job.sql.grammar.expressions import Over
 from pipelines.job.sql.places import Places
 
 _PLAIN = ("AVG", "COUNT", "MAX", "MIN", "STDEV", "STDEVP", "SUM", "VAR", "VARP")
 AGGREGATES = frozenset({*_PLAIN, "COLLECT", "COLLECTTOP", "PERCENTILE_CONT", "PERCENTILE_DISC", "TOPONE"})
 ANALYTIC = frozenset({"LAG", "LAST", "ISFIRST"})
-WINDOWS = frozenset({"TUMBLINGWINDOW", "HOPPINGWINDOW", "SLIDINGWINDOW", "SESSIONWINDOW", "SNAPSHOTWINDOW", "WINDOWS"})
+WINDOWS = frozenset({"TUMBLINGWINDOW", "HOPPINGWINDOW", "SLIDINGWINDOW", "SESSIONWINDOW", "WINDOWS"})
 _SHORT = {"TUMBLING", "HOPPING", "SLIDING", "SESSION"}
 
 _UNITS = {
@@ -22,6 +22,8 @@ _UNITS = {
     "millisecond": ("millisecond", "ms"),
     "microsecond": ("microsecond", "mcs"),
 }
+_MOST = 10**12
+_LONGEST_US = 36_525 * DAY
 _UNIT_OF = {short: unit for unit, names in _UNITS.items() for short in names}
 
 
@@ -103,19 +105,26 @@ def unit(node: exp.Expr, places: Places) -> str:
 
 def whole(node: exp.Expr, places: Places) -> int:
     """The value of a constant whole number, such as ``-5`` or ``5 * 60``."""
+    number = _whole(node, places)
+    if abs(number) > _MOST:
+        raise places.refused(node, f"a number beyond {_MOST:,} cannot stand here")
+    return number
+
+
+def _whole(node: exp.Expr, places: Places) -> int:
     match node:
         case exp.Literal() if not node.is_string and node.name.isdigit():
             return int(node.name)
         case exp.Paren():
-            return whole(node.this, places)
+            return _whole(node.this, places)
         case exp.Neg():
-            return -whole(node.this, places)
+            return -_whole(node.this, places)
         case exp.Mul():
-            return whole(node.this, places) * whole(node.expression, places)
+            return _whole(node.this, places) * _whole(node.expression, places)
         case exp.Add():
-            return whole(node.this, places) + whole(node.expression, places)
+            return _whole(node.this, places) + _whole(node.expression, places)
         case exp.Sub():
-            return whole(node.this, places) - whole(node.expression, places)
+            return _whole(node.this, places) - _whole(node.expression, places)
     raise places.refused(node, "a constant whole number must stand here")
 
 
@@ -124,4 +133,11 @@ def length_us(unit_node: exp.Expr, count: exp.Expr, places: Places, *, least: in
     number = whole(count, places)
     if least is not None and number < least:
         raise places.refused(count, f"a duration of {number} cannot stand here: it must be {least} or more")
-    return UNIT_US[unit(unit_node, places)] * number
+    return in_us(UNIT_US[unit(unit_node, places)], number, count, places)
+
+
+def in_us(unit_us: int, number: int, node: exp.Expr, places: Places) -> int:
+    """The microseconds of so many units; instants are microseconds in 64 bits, and all sums of them, too."""
+    if abs(number * unit_us) > _LONGEST_US:
+        raise places.refused(node, "a duration of more than 100 years cannot stand here")
+    return number * unit_us

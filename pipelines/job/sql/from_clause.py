@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from pipelines.core.steps import Analysed, Applied
+from pipelines.core.steps import EVENT_COLUMNS, SYSTEM_TIMESTAMP, Analysed, Applied
 from pipelines.job.sql.analytic import Analysis, analytic
 from pipelines.job.sql.calls import arguments, called, is_analytic, path_of
 from pipelines.job.sql.expressions.values import text
@@ -147,7 +147,7 @@ class _From:
             raise self.places.refused(call, "APPLY takes GetArrayElements(array) or GetRecordProperties(record)")
         argument = self.values.of(given[0], base.scope(self.places))
         taken = {field.column.lower() for one in base.sources if not one.prefix for field in one.fields}
-        taken |= {one.prefix[0].lower() for one in base.sources if one.prefix}
+        taken |= {one.prefix[0].lower() for one in base.sources if one.prefix} | {SYSTEM_TIMESTAMP, *EVENT_COLUMNS}
         name = applying.alias.name
         while name.lower() in taken:
             name = f"__{name}"

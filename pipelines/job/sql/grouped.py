@@ -1,4 +1,4 @@
-"""GROUP BY with a window, the aggregates beside it, and what HAVING and the select list then see (Q46 to Q58)."""
+"""GROUP BY with a window, the aggregates of its rows, and what HAVING and the select list then see (Q46 to Q58)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from pipelines.core.expressions import quoted
-from pipelines.core.steps import SYSTEM_TIMESTAMP, Computed, Windowed
+from pipelines.core.steps import SYSTEM_TIMESTAMP, WINDOW_COLUMNS, Computed, Windowed
 from pipelines.job.sql.aggregates import Aggregated, aggregated
 from pipelines.job.sql.calls import called, is_aggregate, is_analytic, is_timestamp, is_window, is_window_id, path_of
 from pipelines.job.sql.grammar.syntax import Select
@@ -103,7 +103,7 @@ class _Group:
         self.values = values
         self.places = values.places
         self.row = frame.scope(self.places)
-        self.taken: set[str] = set()
+        self.taken = {SYSTEM_TIMESTAMP, *WINDOW_COLUMNS}
         self.known: dict[Shape, Typed] = {}
 
     def build(self) -> Grouped:

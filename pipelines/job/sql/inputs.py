@@ -1,4 +1,4 @@
-"""What a script says of the job's inputs: TIMESTAMP BY, and CREATE TABLE (Q4, Q5, Q29)."""
+"""A script's clauses about inputs: TIMESTAMP BY, and CREATE TABLE (Q4, Q5, Q29)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlglot import exp
 from pipelines.core.errors import did_you_mean
 from pipelines.core.expressions import quoted
 from pipelines.core.model import Column, Input
-from pipelines.core.steps import InputRows
+from pipelines.core.steps import SYSTEM_TIMESTAMP, InputRows
 from pipelines.job.sql.calls import path_of
 from pipelines.job.sql.expressions.context import name_of
 from pipelines.job.sql.grammar.syntax import Source as Named
@@ -47,7 +47,7 @@ def column_fields(columns: tuple[Column, ...]) -> tuple[Field, ...]:
 
 @dataclass
 class Inputs:
-    """The inputs of the job as the script reads them: one for each input and each way of telling its time."""
+    """The inputs of the job as the script reads them: one for each input and each of its event times."""
 
     inputs: Mapping[str, Input]
     values: Values
@@ -61,6 +61,12 @@ class Inputs:
     def relation(self, named: Named) -> Relation:
         """The rows of an input with the clauses of this use of it."""
         given = self.inputs[job_name(named.name.name)]
+        if given.column(SYSTEM_TIMESTAMP) is not None:
+            raise self._places.refused(
+                named.start,
+                f"input '{given.name}' has a column {SYSTEM_TIMESTAMP}, as the time of each row is called:"
+                " give it another name in the job file",
+            )
         name = self._read_as(given, self._timed(given, named), named)
         payload = column_fields(given.columns)
         known = {one.name.lower() for one in payload}
@@ -68,41 +74,49 @@ class Inputs:
         return Relation(InputRows(name), (*payload, *metadata))
 
     def all(self) -> tuple[Input, ...]:
-        """The job's inputs with what the script says of them, and the further ones that read the same logs."""
+        """The job's inputs with the script's TIMESTAMP BY, and the further ones that read the same logs."""
         own = [self.read.get(name, one) for name, one in self.inputs.items()]
         return (*own, *(one for name, one in self.read.items() if name not in self.inputs))
 
     def _timed(self, given: Input, named: Named) -> Input:
-        """The input with this use's TIMESTAMP BY and OVER, or as the job file has it."""
+        """The input with the TIMESTAMP BY and OVER of this use, as the job file has it if it has one with that time."""
         if named.timestamp_by is None:
             return given
-        scope = RowScope(
-            self._places, (Source(named.called.name, column_fields(given.columns)),), timeless="in TIMESTAMP BY"
-        )
         over = tuple(self._over(given, one) for one in named.over)
-        path = path_of(named.timestamp_by)
-        column = given.column(path[-1]) if path else None
-        if path and column is None and path[-1] == "eventenqueuedutctime":
-            timestamp_by = None  # the arrival time, which is what an input without TIMESTAMP BY has
-        else:
-            typed = self.values.of(named.timestamp_by, scope)
-            if typed.type not in (DATETIME, TEXT):
-                raise self._places.refused(
-                    named.timestamp_by,
-                    f"TIMESTAMP BY takes a datetime, not {name_of(typed.type)}:"
-                    " convert it, for example DATEADD(millisecond, n, '1970-01-01')",
-                )
-            plain = column is not None and typed.sql == quoted(column.name)
-            timestamp_by = column.name if column is not None and plain else typed.sql
-        found = replace(given, timestamp_by=timestamp_by, over=tuple(one for one in over if one is not None))
-        if given.timestamp_by is not None and not _same(given, found):
+        found = replace(
+            given,
+            timestamp_by=self._time(given, named.called.name, named.timestamp_by),
+            over=tuple(one for one in over if one is not None),
+        )
+        over_its_log = [one for one in self.inputs.values() if one.same_log_as == given.name]
+        declared = [one for one in (given, *over_its_log) if one.timestamp_by is not None and _same(one, found)]
+        if declared or given.timestamp_by is None:
+            return declared[0] if declared else found
+        there = f"timestamp_by: {given.timestamp_by}" + (f", over: [{', '.join(given.over)}]" if given.over else "")
+        raise self._places.refused(
+            named.timestamp_by,
+            f"the job file has {there} for input '{given.name}', and the script another time: leave it out in one of"
+            " them",
+        )
+
+    def _time(self, given: Input, called: str, node: exp.Expr) -> str | None:
+        """Spark SQL of the event time; None for the arrival time, which an input without TIMESTAMP BY has."""
+        path = path_of(node)
+        own = path[1:] if len(path) == 2 and path[0] == called.lower() else path
+        column = given.column(own[0]) if len(own) == 1 else None
+        if own == ("eventenqueuedutctime",) and column is None:
+            return None
+        # an event without a valid time is dropped at the input, whatever a failing CAST does elsewhere
+        values = Values(self._places, replace(self.values.settings, on_cast_error="null"))
+        scope = RowScope(self._places, (Source(called, column_fields(given.columns)),), timeless="in TIMESTAMP BY")
+        typed = values.of(node, scope)
+        if typed.type not in (DATETIME, TEXT):
             raise self._places.refused(
-                named.timestamp_by,
-                f"the job file has timestamp_by: {given.timestamp_by}"
-                + (f", over: [{', '.join(given.over)}]" if given.over else "")
-                + f" for input '{given.name}', and the script another time: leave it out in one of them",
+                node,
+                f"TIMESTAMP BY takes a datetime, not {name_of(typed.type)}:"
+                " convert it, for example DATEADD(millisecond, n, '1970-01-01')",
             )
-        return given if given.timestamp_by is not None else found
+        return column.name if column is not None and typed.sql == quoted(column.name) else typed.sql
 
     def _over(self, given: Input, node: exp.Expr) -> str | None:
         """The column of OVER; None for PartitionId, since time passes in each partition apart anyway."""
@@ -115,13 +129,13 @@ class Inputs:
         raise self._places.refused(node, "OVER takes columns of the input")
 
     def _read_as(self, given: Input, timed: Input, named: Named) -> str:
-        """The name of the input that tells the time so; a further one reads the same log (Q5)."""
+        """The name of the input with this event time; a further one reads the same log (Q5)."""
         same = [one for one in self.read.values() if given.name in (one.name, one.same_log_as) and _same(one, timed)]
         if same:
             return same[0].name
-        if given.name not in self.read:
-            self.read[given.name] = timed
-            return given.name
+        if timed.name not in self.read:
+            self.read[timed.name] = timed
+            return timed.name
         if given.same_log_as is not None:
             raise self._places.refused(
                 named.start, f"'{given.name}' is read with two times: read '{given.same_log_as}' with one of them"
@@ -162,7 +176,7 @@ def _agrees(kind: exp.DataType, type_: Type) -> bool:
 
 
 def _same(one: Input, other: Input) -> bool:
-    """Do both tell the time alike?"""
+    """Have both the same event time?"""
     over = [{name.lower() for name in part.over} for part in (one, other)]
     return over[0] == over[1] and _plain(one.timestamp_by) == _plain(other.timestamp_by)
 

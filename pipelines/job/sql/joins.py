@@ -9,7 +9,7 @@ from sqlglot import exp
 from pipelines.core.steps import Joined, Referenced, Side
 from pipelines.core.time import UNIT_US
 from pipelines.job.sql.bounds import Bound
-from pipelines.job.sql.calls import arguments, called, path_of, unit, whole
+from pipelines.job.sql.calls import arguments, called, in_us, path_of, unit, whole
 from pipelines.job.sql.grammar.syntax import Joining
 from pipelines.job.sql.names import RowScope
 from pipelines.job.sql.places import Places
@@ -202,7 +202,7 @@ def bound_of(node: exp.Expr, scope: RowScope) -> Bound | None:
         return bound_of(node.this, scope)
     if isinstance(node, exp.Between):
         pair = _difference(node.this, scope)
-        return pair and _bound(pair, whole(node.args["low"], places), whole(node.args["high"], places))
+        return pair and _bound(pair, *(_count(pair, node.args[key], places) for key in ("low", "high")))
     kind = type(node)
     if kind is not exp.EQ and kind not in _MIRRORED:
         return None
@@ -212,12 +212,19 @@ def bound_of(node: exp.Expr, scope: RowScope) -> Bound | None:
         kind = _MIRRORED.get(kind, kind)
     if pair is None:
         return None
-    count = whole(limit, places)
+    count = _count(pair, limit, places)
     if kind is exp.EQ:
         return _bound(pair, count, count)
     if kind in (exp.LT, exp.LTE):
         return _bound(pair, None, count - (kind is exp.LT))
     return _bound(pair, count + (kind is exp.GT), None)
+
+
+def _count(pair: tuple[int, str, str], node: exp.Expr, places: Places) -> int:
+    """A constant number of units."""
+    number = whole(node, places)
+    in_us(pair[0], number, node, places)
+    return number
 
 
 def _bound(pair: tuple[int, str, str], low: int | None, high: int | None) -> Bound:

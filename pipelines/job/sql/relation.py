@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from pipelines.core.steps import Rows
+from pipelines.core.steps import SYSTEM_TIMESTAMP, Rows
 from pipelines.job.sql.bounds import Chain, Time
 from pipelines.job.sql.names import Field, RowScope, Shape, Source
 from pipelines.job.sql.places import Places
@@ -55,7 +55,7 @@ class Frame:
     def side_name(self, taken: str = "") -> str:
         """What the row is called as one side of a join, other than ``taken``."""
         own = next((one.name for one in self.sources if not one.prefix), "joined")
-        while own.lower() == taken.lower():
+        while own.lower() in (taken.lower(), SYSTEM_TIMESTAMP):
             own += "_"
         return own
 

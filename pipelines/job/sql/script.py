@@ -38,7 +38,7 @@ from pipelines.job.sql.refusal import Refused
 from pipelines.job.sql.relation import Frame, Relation
 from pipelines.job.sql.scope import Settings
 from pipelines.job.sql.select import selected
-from pipelines.job.sql.types import Typed
+from pipelines.job.sql.types import NULL, TEXT, Typed
 from pipelines.job.sql.values import Values, as_type, common_type
 
 OUTPUT = "output"
@@ -51,7 +51,7 @@ _WINDOW_END = ("window_end", SYSTEM_TIMESTAMP)
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a script says: the steps, and the job's inputs with its TIMESTAMP BY."""
+    """A script as a job has it: the steps, and the job's inputs with its TIMESTAMP BY."""
 
     steps: Steps
     inputs: tuple[Input, ...]
@@ -172,8 +172,12 @@ class _Script:
 
     def _rows(self, rows: syntax.Rows) -> Relation:
         if isinstance(rows, syntax.Select):
-            return selected(rows, self._find, self._check_join, self.values)
-        return self._united(rows)
+            relation = selected(rows, self._find, self._check_join, self.values)
+        else:
+            relation = self._united(rows)
+        # a column of bare NULLs has a type, too: a table cannot be without
+        columns = fields([(one.name, TEXT if one.type == NULL else one.type) for one in relation.fields])
+        return replace(relation, rows=_as_columns(relation, columns), fields=columns)
 
     def _united(self, union: syntax.Union) -> Relation:
         """Branches match by position; names are the first one's (Q14)."""

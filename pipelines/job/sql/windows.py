@@ -65,7 +65,7 @@ class _Windows:
             "SLIDINGWINDOW": self._sliding,
             "SESSIONWINDOW": self._session,
         }
-        if is_timestamp(node) or called(node) == "SNAPSHOTWINDOW":
+        if is_timestamp(node):
             return Snapshot()
         if isinstance(node, Over) and called(node) != "SESSIONWINDOW":
             raise self.refused(node, f"{called(node)} takes no OVER: only sessions are formed for each key")
@@ -142,7 +142,7 @@ class _Windows:
             if not names:
                 raise self.refused(one, "sessions are formed for each value of columns: compute it in an earlier step")
             source, found, rest = self.scope.find(tuple(names), one)
-            if rest:
+            if rest or "." in found.column:
                 raise self.refused(one, "sessions are formed for each value of columns: compute it in an earlier step")
             paths.append(".".join((*source.prefix, found.column)))
         return tuple(paths)

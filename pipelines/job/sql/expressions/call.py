@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -71,9 +71,9 @@ class Call:
             if length.constant < 0:
                 raise self.refused("the length is negative", index)
             return result
-        checked = replace(result, sql=f"CASE WHEN NOT {length.sql} < 0L THEN {result.sql} END")
+        given = strict("CASE WHEN {1} >= 0L THEN {0} END", result.type, result, length)
         what = f"{self.name}: the length is negative"
-        return self.context.failing(self.arguments[index], checked, what, f"{length.sql} < 0L", length)
+        return self.context.failing(self.arguments[index], given, what, f"{length.sql} < 0L", length)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -10,7 +11,7 @@ from pipelines.job.sql.expressions.call import Call, Function
 from pipelines.job.sql.expressions.context import Context
 from pipelines.job.sql.expressions.conversions import common, convert, spark_type
 from pipelines.job.sql.expressions.operators import Operator, condition, equal
-from pipelines.job.sql.expressions.values import NULL_VALUE, Value, settled, unless
+from pipelines.job.sql.expressions.values import NULL_VALUE, Value, settled, strict, unless
 from pipelines.job.sql.types import BIGINT, BIT, DATETIME, FLOAT, TEXT, Type
 
 
@@ -32,14 +33,12 @@ def _case(context: Context, node: exp.Expr) -> Value:
 def _first(branches: Sequence[tuple[Value, Value]], otherwise: Value) -> Value:
     """CASE of settled conditions and values; a row is dropped only for what it comes to (Q34)."""
     kept_if = otherwise.kept_if
-    raises = otherwise.raises
     for test, result in reversed(branches):
         taken = unless(f"(NOT coalesce({test.sql}, false))", result.kept_if)
         kept_if = (*test.kept_if, *taken, *unless(test.sql, kept_if))
-        raises = raises or test.raises or result.raises
-    whens = " ".join(f"WHEN {test.sql} THEN {result.sql}" for test, result in branches)
-    type_ = branches[0][1].type
-    return Value(f"CASE {whens} ELSE {otherwise.sql} END", type_, (), kept_if, raises)
+    parts = [otherwise, *(one for branch in branches for one in branch)]
+    whens = " ".join(f"WHEN {{{index}}} THEN {{{index + 1}}}" for index in range(1, len(parts), 2))
+    return replace(strict(f"CASE {whens} ELSE {{0}} END", branches[0][1].type, *parts), kept_if=kept_if)
 
 
 def _coalesce(call: Call) -> Value:
@@ -49,8 +48,8 @@ def _coalesce(call: Call) -> Value:
     kept_if = values[-1].kept_if
     for one in reversed(values[:-1]):
         kept_if = (*one.kept_if, *unless(f"({one.sql} IS NOT NULL)", kept_if))
-    sql = f"coalesce({', '.join(one.sql for one in values)})"
-    return Value(sql, values[0].type, (), kept_if, any(one.raises for one in values))
+    names = ", ".join(f"{{{index}}}" for index in range(len(values)))
+    return replace(strict(f"coalesce({names})", values[0].type, *values), kept_if=kept_if)
 
 
 def _nullif(call: Call) -> Value:

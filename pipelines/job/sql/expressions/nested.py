@@ -18,7 +18,8 @@ from pipelines.job.sql.types import BIGINT, Array, Map, Record, Typed
 def property_of(context: Context, node: exp.Expr, value: Value, name: str) -> Value:
     """``value.name``; null is in null."""
     found = context.scope.within(Typed(value.sql, value.type), (name,), node)
-    return replace(value, sql=found.sql, type=found.type)
+    checked = value.checked and context.scope.within(Typed(value.checked, value.type), (name,), node).sql
+    return replace(value, sql=found.sql, type=found.type, checked=checked)
 
 
 def _array(call: Call) -> tuple[Value, Array]:

@@ -197,14 +197,14 @@ def _in_order(conditions: Sequence[Value], operator: str, decided: str) -> Value
     values = [settled(one) for one in conditions]
     if len(values) == 1:
         return values[0]
-    sql = f" {operator} ".join(one.sql for one in values)
-    if any(one.raises for one in values[1:]):
-        # Spark may evaluate what stands twice behind AND before it looks at what stands in front of it
-        sql = f"CASE {' '.join(decided.format(one.sql) for one in values)} ELSE {sql} END"
+    sql = f"({f' {operator} '.join(one.sql for one in values)})"
+    # Spark may evaluate what stands twice behind AND before it looks at what stands in front of it
+    decisions = " ".join(decided.format(one.stopping) for one in values)
+    checked = f"CASE {decisions} ELSE {sql} END" if any(one.checked for one in values) else None
     kept_if = kept(values[-1:])
     for one in reversed(values[:-1]):
         kept_if = (*one.kept_if, *unless(one.sql if operator == "OR" else f"(NOT {one.sql})", kept_if))
-    return Value(f"({sql})", BIT, (), kept_if, any(one.raises for one in values))
+    return Value(sql, BIT, (), kept_if, checked)
 
 
 def _operands(context: Context, node: exp.Expr) -> tuple[Value, Value]:

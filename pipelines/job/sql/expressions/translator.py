@@ -35,7 +35,7 @@ def translate(node: exp.Expr, scope: Scope, settings: Settings) -> Typed:
 
     context = Context(scope, settings, value)
     result = settled(value(node))
-    return Typed(result.sql, result.type, result.kept_if)
+    return Typed(result.stopping, result.type, result.kept_if)
 
 
 def _value(context: Context, node: exp.Expr) -> Value:

@@ -25,16 +25,22 @@ class Failure:
 class Value:
     """Spark SQL that stands for itself inside any other: a name, a literal, a call, or something in brackets.
 
-    It is null wherever one of ``failures`` holds. ``kept_if``: see :class:`~pipelines.job.sql.types.Typed`.
-    ``raises``: evaluating it may stop the run. ``constant`` is the value of a literal.
+    ``sql`` never stops the run, and is null wherever one of ``failures`` holds. ``checked`` is the same with the checks
+    that :func:`settled` has put inside, if there are any: conditions and messages repeat the text without them.
+    ``kept_if``: see :class:`~pipelines.job.sql.types.Typed`. ``constant`` is the value of a literal.
     """
 
     sql: str
     type: Type
     failures: tuple[Failure, ...] = ()
     kept_if: tuple[str, ...] = ()
-    raises: bool = False
+    checked: str | None = None
     constant: int | float | str | None = None
+
+    @property
+    def stopping(self) -> str:
+        """Spark SQL that stops the run where a part that has been settled failed."""
+        return self.checked or self.sql
 
 
 def strict(template: str, type_: Type, *values: Value) -> Value:
@@ -44,7 +50,7 @@ def strict(template: str, type_: Type, *values: Value) -> Value:
         type_,
         tuple(dict.fromkeys(failure for value in values for failure in value.failures)),
         kept(values),
-        any(value.raises for value in values),
+        template.format(*(value.stopping for value in values)) if any(value.checked for value in values) else None,
     )
 
 
@@ -58,7 +64,7 @@ def settled(value: Value) -> Value:
     if not value.failures:
         return value
     cases = " ".join(f"WHEN {one.condition} THEN raise_error({one.message})" for one in value.failures)
-    return Value(f"coalesce({value.sql}, CASE {cases} END)", value.type, (), value.kept_if, True)
+    return replace(value, failures=(), checked=f"coalesce({value.stopping}, CASE {cases} END)")
 
 
 def kept(values: Iterable[Value]) -> tuple[str, ...]:

@@ -87,23 +87,23 @@ class Reader:
             self._index += 1
         return token
 
-    def at(self, *words: str) -> bool:
-        """Do these words or symbols, in any case, stand next?"""
-        return all(self.ahead(index).has(word) for index, word in enumerate(words))
+    def at(self, *keywords: str) -> bool:
+        """Do these keywords or symbols, in any case, stand next?"""
+        return all(self.ahead(index).has(keyword) for index, keyword in enumerate(keywords))
 
-    def skip(self, *words: str) -> bool:
-        """Read these words or symbols, if they stand next."""
-        found = self.at(*words)
+    def skip(self, *keywords: str) -> bool:
+        """Read these keywords or symbols, if they stand next."""
+        found = self.at(*keywords)
         if found:
-            self._index += len(words)
+            self._index += len(keywords)
         return found
 
-    def expect(self, *words: str) -> Token:
-        """Read the first of these words or symbols, which must stand next, and the others."""
+    def expect(self, *keywords: str) -> Token:
+        """Read the first of these keywords or symbols, which must stand next, and the others."""
         first = self.token
-        for word in words:
-            if not self.token.has(word):
-                raise self.unexpected(word)
+        for keyword in keywords:
+            if not self.token.has(keyword):
+                raise self.unexpected(keyword)
             self.advance()
         return first
 
@@ -226,7 +226,7 @@ class Reader:
         return begin(_column(names, node), start)
 
     def _property(self) -> exp.Identifier:
-        """What stands after a dot, where reserved words are names."""
+        """What stands after a dot, where reserved keywords are names."""
         token = self.token
         if token.kind not in ("word", "quoted"):
             raise self.unexpected("the name of a column or property")

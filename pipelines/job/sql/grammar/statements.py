@@ -178,8 +178,8 @@ class _Statements(Reader):
 
     def _clause(self) -> Joining | Applying | None:
         start = self.token.start
-        for words, outer in ((("CROSS", "APPLY"), False), (("OUTER", "APPLY"), True)):
-            if self.skip(*words):
+        for keywords, outer in ((("CROSS", "APPLY"), False), (("OUTER", "APPLY"), True)):
+            if self.skip(*keywords):
                 call = self.expression()
                 self.skip("AS")
                 return Applying(call, self.name("the alias of the elements"), outer, start)

@@ -38,9 +38,9 @@ class Token:
     start: int
     mark: str = ""
 
-    def has(self, *words: str) -> bool:
-        """Is it one of these words, in any case, or one of these symbols?"""
-        return self.kind in ("word", "symbol") and self.text.upper() in words
+    def has(self, *keywords: str) -> bool:
+        """Is it one of these keywords, in any case, or one of these symbols?"""
+        return self.kind in ("word", "symbol") and self.text.upper() in keywords
 
     def __str__(self) -> str:
         return "the end of the script" if self.kind == "end" else f"'{self.text}'"

@@ -1,4 +1,4 @@
-"""Jobs whose query is a script: how it is found, what it says of the inputs, and what a message names."""
+"""Jobs whose query is a script: how it is found, its clauses about inputs, and what messages name."""
 
 import dataclasses
 import json
@@ -94,7 +94,7 @@ def test_timestamp_by_in_job_file_and_script_must_mean_the_same() -> None:
     )
 
 
-def test_two_ways_to_tell_the_time_are_two_inputs_over_one_log() -> None:
+def test_two_event_times_are_two_inputs_over_one_log() -> None:
     found = job(
         "SELECT Plate INTO one FROM cars TIMESTAMP BY At "
         "SELECT Plate INTO two FROM cars TIMESTAMP BY AT "
@@ -110,6 +110,15 @@ def test_two_ways_to_tell_the_time_are_two_inputs_over_one_log() -> None:
     assert found.steps is not None
     read = [one.rows.rows.input for one in found.steps.outputs]  # type: ignore[union-attr]
     assert read == ["cars", "cars", "cars_2", "cars_3"]
+
+
+def test_an_input_that_the_job_file_has_over_the_same_log_is_the_one_with_its_time() -> None:
+    found = job(
+        "SELECT Plate INTO one FROM cars TIMESTAMP BY At SELECT Plate INTO two FROM cars TIMESTAMP BY Seen",
+        input="timestamp_by: At\n  seen:\n    columns: 'Plate STRING, At TIMESTAMP, Seen TIMESTAMP, Weight STRING'"
+        "\n    timestamp_by: Seen\n    same_log_as: cars",
+    )
+    assert [one.name for one in found.inputs] == ["cars", "seen"]
 
 
 def test_a_step_that_is_an_input_as_it_is_may_be_given_its_time_where_it_is_read() -> None:

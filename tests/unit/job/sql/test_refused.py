@@ -52,6 +52,8 @@ CASES = [
     ("SELECT TumblingWindow(minute, 5) AS w FROM a", 8, "TUMBLINGWINDOW stands in GROUP BY only"),
     ("SELECT COUNT(*) AS n FROM a GROUP BY TumblingWindow(month, 1)", 53, "'month' is not a unit of constant length"),
     ("SELECT COUNT(*) AS n FROM a GROUP BY TumblingWindow(minute, x)", 61, "a constant whole number must stand here"),
+    ("SELECT COUNT(*) AS n FROM a GROUP BY TumblingWindow(day, 99999)", 58, "a duration of more than 100 years"),
+    ("SELECT COUNT(*) AS n FROM a GROUP BY TumblingWindow(ms, 9999999999999)", 57, "a number beyond 1,000,000,000,000"),
     ("SELECT COUNT(*) AS n FROM a GROUP BY TumblingWindow(minute, 0)", 61, "must be 1 or more"),
     ("SELECT COUNT(*) AS n FROM a GROUP BY TumblingWindow(minute)", 38, "TUMBLINGWINDOW takes"),
     ("SELECT COUNT(*) AS n FROM a GROUP BY SessionWindow(minute, 5)", 38, "needs its greatest duration"),
@@ -91,6 +93,8 @@ CASES = [
     # joins
     ("SELECT a.x FROM a JOIN b ON a.k = b.k", 29, "the join is not bounded in time: add DATEDIFF(minute, a, b)"),
     ("SELECT a.x FROM a JOIN b ON DATEDIFF(minute, a, b) > 0", 29, "the join is not bounded in time"),
+    ("SELECT a.x FROM a JOIN b ON DATEDIFF(day, a, b) = -99999", 51, "a duration of more than 100 years"),
+    ("SELECT x FROM a WHERE x > 1e999", 27, "the number that begins here is too large"),
     ("SELECT a.x FROM a JOIN b ON DATEDIFF(minute, a.t, b.t) = 0", 29, "the join is not bounded in time"),
     ("SELECT a.x FROM a JOIN b ON DATEDIFF(mi, a, b) BETWEEN 5 AND 1", 29, "exclude each other: nothing can match"),
     ("SELECT a.x FROM a JOIN b ON DATEDIFF(mi, a, b) < 5 AND DATEDIFF(ss, a, b) > 0", 29, "have different units"),

@@ -341,6 +341,28 @@ def test_a_step_that_reads_reference_data_alone_is_reference_data(script: Script
     assert joined.condition == "((`a`.`y` > `h`.`high`))"  # type: ignore[union-attr]
 
 
+def test_a_column_of_bare_nulls_is_a_text(rows: Of) -> None:
+    found = rows("SELECT NULL AS n FROM a")
+    assert isinstance(found, Projected)
+    assert found.columns == (Computed("n", "CAST(`n` AS STRING)"),)
+
+
+def test_names_of_a_script_do_not_hide_the_time_of_rows(rows: Of) -> None:
+    found = rows(
+        "SELECT Sequence.ArrayValue AS v, System.Timestamp() AS at FROM a CROSS APPLY GetArrayElements(l) AS Sequence"
+    )
+    assert found == Projected(
+        Applied(InputRows("a"), "`l`", "__Sequence"),
+        (Computed("v", "`__Sequence`.`ArrayValue`"), Computed("at", "system_timestamp")),
+    )
+    found = rows(
+        "WITH s AS (SELECT k AS window_id, t FROM a) SELECT window_id AS k, System.Window().Id AS id"
+        " FROM s GROUP BY window_id, Windows(Window('w', SlidingWindow(mi, 1)))"
+    )
+    assert isinstance(found, Projected)
+    assert found.columns == (Computed("k", "`window_id_2`"), Computed("id", "window_id"))
+
+
 def test_steps_that_no_output_reads_are_left_out(script: ScriptOf) -> None:
     loaded = script(
         "WITH one AS (SELECT x FROM a), two AS (SELECT x FROM one), no AS (SELECT x FROM a) SELECT x FROM two"
