@@ -1,4 +1,4 @@
-"""``query: {pipeline: ..}`` of a job file: an Atlas pipeline, and what it says besides the query."""
+"""``query: {pipeline: ..}`` of a job file: an Atlas pipeline, its event time and settings of ordering."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def build_pipeline(
     others = sorted(key for key in part.model_fields_set if key != "pipeline")
     if others:
         raise say.error(
-            "stands beside a pipeline, which says the whole query; keep one", ("query", others[0].strip("_"))
+            "does not go with 'pipeline', which is the whole query; leave it out", ("query", others[0].strip("_"))
         )
     text, file = _text(say, part.pipeline or "")
     try:
         processors = read_processors(text)
         if len(processors) > 1:
             names = ", ".join(str(one.name) for one in processors)
-            raise Refused(f"holds {len(processors)} processors ({names}); give each a file of its own")
+            raise Refused(f"contains {len(processors)} processors ({names}); give each a file of its own")
         return translate(processors[0], source.name, source.columns, {one.name: one for one in references})
     except Refused as refused:
         if file is None:
@@ -58,12 +58,12 @@ def _text(say: Complaints, given: str) -> tuple[str, str | None]:
 
 
 def with_pipeline_time(say: Complaints, source: model.Input, pipeline: Translated) -> model.Input:
-    """The input with the pipeline's event time; the job file may say the same."""
+    """The input with the pipeline's event time; the job file may give the same."""
     if source.timestamp_by is None:
         return replace(source, timestamp_by=pipeline.timestamp_by)
     if source.timestamp_by != pipeline.timestamp_by:
-        said = pipeline.timestamp_by or "the arrival time"
-        raise say.error(f"the pipeline says {said}; leave this out", ("inputs", source.name, "timestamp_by"))
+        theirs = pipeline.timestamp_by or "the arrival time"
+        raise say.error(f"the pipeline has {theirs}; leave this out", ("inputs", source.name, "timestamp_by"))
     return source
 
 
@@ -78,7 +78,7 @@ def with_pipeline_ordering(
         given, path = given[name], ("ordering", name)
     for key, value in pipeline.items():
         if key in given and _setting(given[key]) != _setting(value):
-            raise say.error(f"the pipeline says {value}; leave this out", (*path, key))
+            raise say.error(f"the pipeline has {value}; leave this out", (*path, key))
     return section.model_copy(update={"ordering": {**pipeline, **given}})
 
 

@@ -42,7 +42,7 @@ class Accumulating:
     aggregates: list[Aggregate] = field(default_factory=list)
 
     def aggregate(self, function: str, argument: str | None, **options: Any) -> str:
-        """Another aggregate; the column that holds it."""
+        """Add an aggregate; the result is its column."""
         name = f"__a{len(self.aggregates) + 1}"
         self.aggregates.append(Aggregate(name, function, argument, **options))
         return quoted(name)

@@ -21,7 +21,7 @@ _UNFIT = re.compile(r"[ ,;{}()\n\t=`.$]")
 
 
 def internal_name(name: str) -> str:
-    """The column that holds the field, so that it hides nothing."""
+    """The column of the field, under a name that hides nothing."""
     return f"__field_{name}" if name.lower() in RESERVED else name
 
 

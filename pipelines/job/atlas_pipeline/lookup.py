@@ -107,6 +107,6 @@ def _conditions(scope: Scope, pipeline: Any) -> str:
     parts = []
     for stage in pipeline:
         if not isinstance(stage, Doc) or list(stage) != ["$match"]:
-            raise scope.refused("'pipeline' of $lookup may hold $match only; put other stages behind the $unwind")
+            raise scope.refused("'pipeline' of $lookup may contain $match only; put other stages behind the $unwind")
         parts.append(condition(scope, stage["$match"]))
     return " AND ".join(parts)

@@ -211,7 +211,7 @@ _SAID_ONLY = frozenset({"title", "description", "$comment"})
 
 
 def _schema(scope: Scope, value: Value, schema: Any) -> str:
-    """Whether a value that is there is as a schema says; of a missing field a schema says nothing."""
+    """Whether a value fulfils a schema. A schema demands nothing of a missing field."""
     if not isinstance(schema, Doc):
         raise scope.refused("a schema is a document, like {required: ['at']}")
     return _all([_keyword(scope, value, name, one, schema) for name, one in schema.items() if name not in _SAID_ONLY])

@@ -44,7 +44,7 @@ OUTPUT = "output"
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """What a pipeline says: its query, its input's time, settings of ``ordering``, its source's name, choices made."""
+    """The meaning of a pipeline: query, its input's time, settings of ``ordering``, its source, choices made."""
 
     query: Steps
     timestamp_by: str | None
@@ -70,7 +70,7 @@ def translate(
 ) -> Translated:
     """The processor's pipeline over an input of these columns; Refused names stage and line.
 
-    With ``guesses`` undeclared fields are allowed and gathered there, with what their use says of their types.
+    With ``guesses`` undeclared fields are allowed and gathered there, with the types that their use suggests.
     """
     stages = [_Stage.of(one, index) for index, one in enumerate(processor.pipeline)]
     if not stages or stages[0].name != "$source":
@@ -223,7 +223,7 @@ class _Reading:
         documents.meta = {**documents.meta, **window_meta(Value(START, DATETIME), Value(END, DATETIME))}
         self.inside = True
         if self.window.partition is not None and stages and stages[0].name != "$group":
-            # what the pipeline leaves out has held a session together all the same
+            # a document that the pipeline removes is part of the session all the same
             keep_documents(documents, self.window, stage.line)
         self.run(stages)
         if not self.window.closed:

@@ -17,7 +17,7 @@ from pipelines.job.sql.types import BIGINT, BIT, DATETIME, FLOAT, NULL, TEXT, Ar
 
 @dataclass(eq=False, slots=True)
 class Guess:
-    """The type of a field that nobody declared: what the pipeline's use of it says (:func:`want`)."""
+    """The type of a field that nobody declared, found from its use in the pipeline (:func:`want`)."""
 
     found: Type | None = None
     fields: dict[str, Guess] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Guess:
 
 
 class Mixed(Record):
-    """An array of a fixed length whose places have types of their own, held as a record of ``_0``, ``_1``, .."""
+    """An array of a fixed length whose places have types of their own, as a record of ``_0``, ``_1``, .."""
 
 
 Kind = Type | Guess
@@ -127,7 +127,7 @@ _KINDS["null"] = "null"
 
 
 def want(value: Value, kind: Type) -> None:
-    """Take note that an undeclared field is used as this type; the first use that says something decides."""
+    """Take note that an undeclared field is used as this type; the first use that needs a type decides."""
     if isinstance(value.type, Guess) and kind_of(value.type) == "open" and kind != NULL:
         if isinstance(kind, Array):
             value.type.element = Guess(None if kind.element == NULL else kind.element)
@@ -203,7 +203,7 @@ def record(parts: Sequence[tuple[str, Value]]) -> Value:
 
 
 def unified(one: Kind, other: Kind) -> Type | None:
-    """The least type that holds values of both; None if there is none."""
+    """The least type that fits values of both; None if there is none."""
     one, other = settled(one), settled(other)
     if one == other or other == NULL:
         return one
@@ -226,7 +226,7 @@ def unified(one: Kind, other: Kind) -> Type | None:
 
 
 def conformed(value: Value, kind: Type, fresh: Callable[[], str]) -> str:
-    """The value as an expression of the type, which holds it (:func:`unified`)."""
+    """The value as an expression of the type, which fits it (:func:`unified`)."""
     if settled(value.type) == kind:
         return value.sql
     if isinstance(kind, Record) and value.type != NULL:

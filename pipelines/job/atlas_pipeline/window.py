@@ -83,7 +83,7 @@ def _offset(scope: Scope, named: Doc) -> int:
 
 
 def _ordering(scope: Scope, named: Doc) -> dict[str, str]:
-    """The settings of the job file's ``ordering`` that the stage says."""
+    """The settings of the job file's ``ordering`` that the stage gives."""
     settings = {}
     boundary = named.get("boundary", "eventTime")
     if boundary not in ("eventTime", "processingTime"):

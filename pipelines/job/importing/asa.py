@@ -26,7 +26,7 @@ from pipelines.job.sql.refusal import Refused
 from pipelines.job.sql.types import TEXT
 
 _SNAPSHOT = "snapshot_time"
-"""The column that says from when a snapshot of reference data holds."""
+"""The column with the time from which a snapshot of reference data is valid."""
 _LEVELS = ("1.0", "1.1", "1.2")
 
 
@@ -121,7 +121,7 @@ def _reference(job: Imported, source: Source, guess: Guess) -> dict[str, object]
     if "{date}" not in source.path_pattern.lower() and not source.refreshed:
         return {"columns": columns, "effective": "static"}
     job.open_points.append(
-        f"{source.name} changes over time: ingest each snapshot with the time from which it holds in {_SNAPSHOT} (Q85)"
+        f"{source.name} changes: ingest each snapshot with the time from which it is valid in {_SNAPSHOT} (Q85)"
     )
     return {"columns": f"{columns}, {_SNAPSHOT} TIMESTAMP", "effective": _SNAPSHOT}
 
@@ -175,7 +175,7 @@ def _open_points(script: Script) -> list[str]:
         "LIMIT DURATION leaves out the row that is exactly that long ago (Q62)": any(
             isinstance(one, Over) and one.args.get("limit") is not None for one in nodes
         ),
-        "EventProcessedUtcTime is a wall clock that no log holds (Q24)": any(
+        "EventProcessedUtcTime is a wall clock that no log contains (Q24)": any(
             isinstance(one, exp.Column) and one.name.lower() == "eventprocessedutctime" for one in nodes
         ),
     }

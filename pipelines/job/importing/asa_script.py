@@ -1,4 +1,4 @@
-"""What a script reads: its inputs, the fields of each, and what their use says of the fields' types."""
+"""What a script reads: its inputs, the fields of each, and the types that their use suggests."""
 
 from __future__ import annotations
 

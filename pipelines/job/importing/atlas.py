@@ -122,7 +122,7 @@ def _note_guesses(job: Imported, known: Guesses, guesses: Guesses) -> None:
 def _describe(
     job: Imported, processor: Processor, guesses: Guesses, source: Doc, translated: Translated | None
 ) -> None:
-    """Write the job file, and say what only a person can know."""
+    """Write the job file, and note what only a person can know."""
     columns = columns_of(guesses.documents, job.refusals)
     if not columns:
         job.guesses.append("no field of the documents is known: give --samples SOURCE=FILE")

@@ -13,7 +13,7 @@ from pipelines.job.load import load_job
 
 @dataclass(slots=True)
 class Imported:
-    """One job. ``guesses`` are what no source said, ``refusals`` what was left out: either can change results.
+    """One job. ``guesses`` are what no source contains, ``refusals`` what was left out: either can change results.
 
     ``open_points`` are questions that the product's pages leave open and that the query touches.
     """

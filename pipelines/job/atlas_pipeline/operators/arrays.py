@@ -110,7 +110,7 @@ def _map(scope: Scope, raw: Any) -> Value:
 
 
 def _reduce(scope: Scope, raw: Any) -> Value:
-    """The type of the accumulated value is the least that holds the initial one and all later ones."""
+    """The accumulated value has the least type that fits the initial value and all later ones."""
     named = scope.named("$reduce", raw, ("input", "initialValue", "in"))
     array, start = scope.items(named["input"], "$reduce"), scope.value(named["initialValue"])
     so_far, this = scope.shared.fresh(), scope.shared.fresh()

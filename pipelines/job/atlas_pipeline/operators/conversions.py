@@ -1,4 +1,4 @@
-"""Conversions. One that fails sends the document to the dead letter queue, unless ``onError`` says otherwise."""
+"""Conversions. One that fails without ``onError`` sends the document to the dead letter queue."""
 
 from __future__ import annotations
 

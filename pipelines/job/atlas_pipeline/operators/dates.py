@@ -1,4 +1,4 @@
-"""Dates, in UTC. A difference counts the boundaries of its unit; weeks begin on Sunday unless said otherwise."""
+"""Dates, in UTC. A difference counts the boundaries of its unit; weeks begin on Sunday by default."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_the_window_gives_the_ordering() -> None:
 def test_the_job_file_may_say_the_same_as_the_pipeline_but_nothing_else() -> None:
     stage = tumbling(PER_MACHINE, allowedLateness={"size": 60, "unit": "second"})
     job_of(stage, rest="ordering: {allowed_lateness: 1m, partition_idle_timeout: 5s}\n")
-    with pytest.raises(JobFileError, match=r"ordering.allowed_lateness: the pipeline says 1m; leave this out"):
+    with pytest.raises(JobFileError, match=r"ordering.allowed_lateness: the pipeline has 1m; leave this out"):
         job_of(stage, rest="ordering: {allowed_lateness: 2m}\n")
 
 
@@ -269,5 +269,5 @@ def test_a_pipeline_belongs_to_profile_atlas_and_stands_alone() -> None:
     text = job_text(json.dumps([SOURCE, MERGE]))
     with pytest.raises(JobFileError, match="belongs to profile atlas"):
         parse_job(text.replace("profile: atlas", "profile: stream_analytics"))
-    with pytest.raises(JobFileError, match=r"query.where: stands beside a pipeline"):
+    with pytest.raises(JobFileError, match=r"query.where: does not go with 'pipeline'"):
         parse_job(text + "  where: watts > 5\n")
