@@ -71,7 +71,7 @@ def replay_job(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.JobDefi
             output = _output(context.op_config["from"], context.op_config["to"])
             summary = logged_replay(context, job, output, lakehouse, spark, context.op_config["reason"])
             plan = summary.plan
-            logs = LogReads(job, lakehouse.lakehouse, as_of=plan.versions_by_input)
+            logs = LogReads(job, lakehouse.lakehouse, as_of=plan.versions_by_name)
             days = written_days(spark.session(), lakehouse.lakehouse, job, plan)
             names = counted(lakehouse.lakehouse, job)
         known = set(partitions.get_partition_keys())

@@ -51,7 +51,7 @@ def replayed_assets(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.As
         with told():
             summary = logged_replay(context, job, output, lakehouse, spark, _reason(context.run))
             plan = summary.plan
-            logs = LogReads(job, lakehouse.lakehouse, as_of=plan.versions_by_input)
+            logs = LogReads(job, lakehouse.lakehouse, as_of=plan.versions_by_name)
             days = written_days(spark.session(), lakehouse.lakehouse, job, plan)
             names = counted(lakehouse.lakehouse, job)
             about_run = why(context.run) | of_run(summary)

@@ -69,6 +69,8 @@ WINDOW = (WINDOW_START_US, WINDOW_END_US, WINDOW_ID)
 
 # how far the watermarks have come when the log ends: `hold` emits windows that end before this
 HOLD_US = "__hold_us"
+SETTLED = "__settled"
+"""Whether a row may be emitted under `hold`."""
 
 
 def within(column: str, output: OutputRange) -> Column:

@@ -5,7 +5,7 @@ Ordering decides first, windows see system timestamps only (G1).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -30,11 +30,15 @@ from pipelines.batch.columns import (
     WINDOW_START_US,
     within,
 )
+from pipelines.batch.decisions import Decided
 from pipelines.batch.logs import Log, LogSlice
+from pipelines.batch.steps.outputs import evaluate
 from pipelines.batch.stream_analytics import ordering as stream_analytics
 from pipelines.batch.stream_insight import ordering as stream_insight
 from pipelines.core.errors import UsageError
-from pipelines.core.model import EVERYTHING, Job, OutputRange, output_name
+from pipelines.core.expressions import quoted
+from pipelines.core.model import EVERYTHING, Input, Job, OutputRange, output_name
+from pipelines.core.steps import SYSTEM_TIMESTAMP
 from pipelines.plan.initial_state import InitialStates
 from pipelines.plan.watermark_strategy import SORT, WatermarkStrategy
 
@@ -61,6 +65,21 @@ class Result:
     shared: tuple[DataFrame, ...]
 
 
+@dataclass(frozen=True)
+class StepsResult:
+    """What a run of steps gives, lazily; what has the same name as in :class:`Result` is the same.
+
+    ``outputs``: of each output every row whose system timestamp lies in the output range, as system_timestamp;
+    window_start, window_end and window_id where rows stem from windows; then the output's columns.
+    """
+
+    verdicts: DataFrame
+    outputs: Mapping[str, DataFrame]
+    dead_letters: DataFrame | None
+    events: Mapping[str, int]
+    shared: tuple[DataFrame, ...]
+
+
 def run(
     job: Job,
     arrivals: Mapping[str, DataFrame],
@@ -78,20 +97,43 @@ def run(
     :mod:`~pipelines.batch.stream_analytics.watermarks.file_order` if they are not in order. Raises :class:`UsageError`
     if an input is missing.
     """
-    logs = _logs(job, arrivals, slices or {})
-    match job.profile:
-        case "stream_analytics":
-            decided = stream_analytics.decide(job, logs, output, initial_states or {}, strategy)
-        case "atlas":
-            decided = atlas.decide(job, _rows(logs), initial_states)
-        case "stream_insight":
-            decided = stream_insight.decide(job, _rows(logs), initial_states)
+    decided = _decide(job, arrivals, output, initial_states, strategy, slices)
+    assert decided.members is not None, "a query of one step has windows"
     return Result(
-        verdicts=_verdict_table(decided.verdicts.filter(within(ARRIVAL_US, output))),
+        verdicts=_verdict_table(decided.verdicts, output),
         windows=_windows(job, decided.members, output),
-        dead_letters=None if decided.dead_letters is None else _dead_letter_table(decided.dead_letters, output),
+        dead_letters=_dead_letter_table(decided.dead_letters, output),
         events=decided.events,
         shared=decided.shared,
+    )
+
+
+def run_steps(
+    job: Job,
+    arrivals: Mapping[str, DataFrame],
+    references: Mapping[str, DataFrame],
+    output: OutputRange = EVERYTHING,
+    initial_states: InitialStates | None = None,
+    strategy: WatermarkStrategy = SORT,
+    slices: LogSlices | None = None,
+    wanted: Collection[str] | None = None,
+) -> StepsResult:
+    """Verdicts and the ``wanted`` outputs (None: all) of a job of steps, as :func:`run` gives verdicts and windows.
+
+    Half-open ``output`` acts on the system timestamp of outputs' rows. ``references``: see
+    :func:`pipelines.batch.steps.outputs.evaluate`.
+    """
+    decided = _decide(job, arrivals, output, initial_states, strategy, slices)
+    rules = decided.rules
+    assert rules is not None, "profiles decide about the windows of steps"
+    counted = {name: _counted(frame, job.input(name), rules.columns) for name, frame in decided.counting.items()}
+    found = evaluate(job, counted, references, wanted, output, rules)
+    return StepsResult(
+        verdicts=_verdict_table(decided.verdicts, output),
+        outputs=found.outputs,
+        dead_letters=_dead_letter_table(decided.dead_letters, output),
+        events=decided.events,
+        shared=(*decided.shared, *found.shared),
     )
 
 
@@ -110,6 +152,36 @@ def windows_alone(
     return _windows(job, stream_analytics.members(job, logs, initial_states or {}, strategy), output)
 
 
+def _decide(
+    job: Job,
+    arrivals: Mapping[str, DataFrame],
+    output: OutputRange,
+    initial_states: InitialStates | None,
+    strategy: WatermarkStrategy,
+    slices: LogSlices | None,
+) -> Decided:
+    logs = _logs(job, arrivals, slices or {})
+    match job.profile:
+        case "stream_analytics":
+            return stream_analytics.decide(job, logs, output, initial_states or {}, strategy)
+        case "atlas":
+            return atlas.decide(job, _rows(logs), initial_states)
+        case "stream_insight":
+            return stream_insight.decide(job, _rows(logs), initial_states)
+
+
+def _counted(events: DataFrame, source: Input, further: Sequence[str]) -> DataFrame:
+    """Events that count, as steps take them."""
+    return events.select(
+        *(quoted(column.name) for column in source.columns),
+        F.timestamp_micros(ARRIVAL_US).alias("arrival_time"),
+        F.col(PARTITION).alias("input_partition"),
+        F.col(SEQUENCE).alias("sequence"),
+        F.timestamp_micros(SYSTEM_US).alias(SYSTEM_TIMESTAMP),
+        *further,
+    )
+
+
 def _logs(job: Job, arrivals: Mapping[str, DataFrame], slices: LogSlices) -> dict[str, Log]:
     for source in job.inputs:
         if source.name not in arrivals:
@@ -125,8 +197,8 @@ def _windows(job: Job, members: DataFrame, output: OutputRange) -> DataFrame:
     return _window_table(aggregate(members.filter(within(WINDOW_END_US, output)), job.window_query), job)
 
 
-def _verdict_table(verdicts: DataFrame) -> DataFrame:
-    return verdicts.select(
+def _verdict_table(verdicts: DataFrame, output: OutputRange) -> DataFrame:
+    return verdicts.filter(within(ARRIVAL_US, output)).select(
         F.col(INPUT).alias("input"),
         F.col(PARTITION).alias("input_partition"),
         F.col(SEQUENCE).alias("sequence"),
@@ -152,5 +224,5 @@ def _window_table(windows: DataFrame, job: Job) -> DataFrame:
     )
 
 
-def _dead_letter_table(dead_letters: DataFrame, output: OutputRange) -> DataFrame:
-    return dead_letters.filter(within(ARRIVAL_US, output)).drop(ARRIVAL_US)
+def _dead_letter_table(dead_letters: DataFrame | None, output: OutputRange) -> DataFrame | None:
+    return None if dead_letters is None else dead_letters.filter(within(ARRIVAL_US, output)).drop(ARRIVAL_US)

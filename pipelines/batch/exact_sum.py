@@ -97,11 +97,25 @@ def limb_sums(name: str) -> dict[str, Column]:
 
 
 def tiered_sums(name: str) -> dict[str, Column]:
-    """Aggregates over rows of mixed tiers: limb sums of tier 0, and ``<name>_others``, an array of the other tiers."""
-    tier, limbs = F.col(tier_column(name)), limb_columns(name)
-    sums = {limb: F.sum(F.when(tier == 0, F.col(limb))) for limb in limbs}
-    other = F.struct(tier.alias("tier"), F.array(*limbs).alias("limbs"))
-    return {**sums, f"{name}_others": F.collect_list(F.when(tier != 0, other))}
+    """Aggregates over rows of mixed tiers: :func:`ordinary_sums`, and :func:`others_column`, an array of the others."""
+    return {**ordinary_sums(name), others_column(name): F.collect_list(other_part(name))}
+
+
+def ordinary_sums(name: str) -> dict[str, Column]:
+    """Aggregates that sum the limbs of the values of tier 0."""
+    ordinary = F.col(tier_column(name)) == 0
+    return {limb: F.sum(F.when(ordinary, F.col(limb))) for limb in limb_columns(name)}
+
+
+def others_column(name: str) -> str:
+    """The column that holds the values of ``name`` that are of another tier than 0."""
+    return f"{name}_others"
+
+
+def other_part(name: str) -> Column:
+    """What :func:`others_column` holds of a row; null if its value is of tier 0."""
+    tier = F.col(tier_column(name))
+    return F.when(tier != 0, F.struct(tier.alias("tier"), F.array(*limb_columns(name)).alias("limbs")))
 
 
 def with_totals(frame: DataFrame, names: Sequence[str]) -> DataFrame:
@@ -120,7 +134,7 @@ def with_totals(frame: DataFrame, names: Sequence[str]) -> DataFrame:
 @cache
 def _total(spark: SparkSession, name: str) -> Column:
     """Kept, for it takes the JVM hundreds of calls to make."""
-    limbs, others = limb_columns(name), F.col(f"{name}_others")
+    limbs, others = limb_columns(name), F.col(others_column(name))
     mixed = _mixed_total(F.array(*limbs), others)
     return F.when(F.size(others) > 0, mixed).otherwise(_ordinary_total(spark, limbs))
 

@@ -1,6 +1,9 @@
-"""Stream joins of stream_analytics: pairs of events whose system timestamps are near each other by DATEDIFF."""
+"""Stream joins of stream_analytics: pairs of rows whose system timestamps are near each other by DATEDIFF."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -10,45 +13,74 @@ from pipelines.batch.grids import floor_to
 from pipelines.core.model import Input, Join
 from pipelines.core.time import UNIT_US
 
-_BUCKET = "__bucket"
+_LEFT_BUCKET = "__left_bucket"
+_RIGHT_BUCKET = "__right_bucket"
 _ORDER = "order"
 _PAYLOAD = "payload"
-_KEY = "key"
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """``from_units <= DATEDIFF(unit, left, right) <= to_units``, where DATEDIFF counts the unit's boundaries (S14)."""
+
+    unit_us: int
+    from_units: int
+    to_units: int
+
+    def near(self, left_us: Column, right_us: Column) -> Column:
+        """Whether the two times are within the bounds: 12:00:59 and 12:01:00 are one minute apart."""
+        apart = floor_to(right_us, self.unit_us) - floor_to(left_us, self.unit_us)
+        return apart.between(self.from_units * self.unit_us, self.to_units * self.unit_us)
+
+    def counts_at(self, left_us: Column, right_us: Column) -> Column:
+        """The time of a pair, the later one; a left row alone counts when the last partner could still have come."""
+        alone = left_us + max(self.to_units, 0) * self.unit_us
+        return F.when(right_us.isNull(), alone).otherwise(F.greatest(left_us, right_us))
+
+
+def near_pairs(
+    left: DataFrame,
+    right: DataFrame,
+    times: tuple[str, str],
+    keys: Sequence[tuple[str, str]],
+    bounds: Bounds,
+    kind: str,
+    condition: Column | None = None,
+) -> DataFrame:
+    """The columns of both, a row for each pair that is within ``bounds``, has equal keys and fulfils ``condition``.
+
+    ``times`` and ``keys`` name columns of the left and of the right; null equals nothing. ``kind`` ``left`` keeps left
+    rows without a partner, once. Both sides meet by equality on the keys and on a bucket of time as long as the range,
+    of which the partners of one row touch at most two.
+    """
+    left_us, right_us = map(F.col, times)
+    width_us = (bounds.to_units - bounds.from_units + 1) * bounds.unit_us
+    at = floor_to(right_us, bounds.unit_us)
+    reach = (floor_to(at - units * bounds.unit_us, width_us) for units in (bounds.to_units, bounds.from_units))
+    a = left.withColumn(_LEFT_BUCKET, floor_to(floor_to(left_us, bounds.unit_us), width_us))
+    b = right.withColumn(_RIGHT_BUCKET, F.explode(F.array_distinct(F.array(*reach))))
+    same = F.col(_LEFT_BUCKET) == F.col(_RIGHT_BUCKET)
+    for left_key, right_key in keys:
+        same = same & (F.col(left_key) == F.col(right_key))
+    same = same & bounds.near(left_us, right_us)
+    if condition is not None:
+        same = same & condition
+    return a.join(b, same, kind).drop(_LEFT_BUCKET, _RIGHT_BUCKET)
 
 
 def joined(left: DataFrame, right: DataFrame, join: Join, sides: tuple[Input, Input]) -> DataFrame:
     """One row per pair, and for a LEFT join per left event without a partner (S14).
 
-    Events pair when their ``on`` columns are equal (null equals nothing) and ``DATEDIFF(unit, left, right)`` lies in
-    ``from .. to``, both ends included; DATEDIFF counts the unit's boundaries between the system timestamps, so
-    12:00:59 and 12:01:00 are one minute apart. A pair counts at the later of its system timestamps; a left event
-    alone counts when the last partner could still have come, its time plus ``to`` units, and never before itself.
-
     Columns: SYSTEM_US, HOLD_US, ARRIVAL_ORDER and one struct per side with its payload, named like the input.
     A pair arrives when the later of its events does; pairs that the same event completes come in the order of the
     other.
-
-    Both sides meet by equality on the keys and on a bucket of time as long as the range, of which the partners of
-    one event touch at most two.
     """
-    unit_us = UNIT_US[join.unit]
-    bucket_us = (join.to_units - join.from_units + 1) * unit_us
-    at = floor_to(F.col(SYSTEM_US), unit_us)
-    reach = F.array(
-        floor_to(at - join.to_units * unit_us, bucket_us), floor_to(at - join.from_units * unit_us, bucket_us)
-    )
-    a = _side(left, sides[0], join, "a", floor_to(at, bucket_us))
-    b = _side(right, sides[1], join, "b", F.explode(F.array_distinct(reach)))
-    apart = floor_to(F.col(f"b.{SYSTEM_US}"), unit_us) - floor_to(F.col(f"a.{SYSTEM_US}"), unit_us)
-    near = apart.between(join.from_units * unit_us, join.to_units * unit_us)
-    same = F.col("a_bucket") == F.col("b_bucket")
-    for index in range(len(join.on)):
-        same = same & (F.col(f"a_key_{index}") == F.col(f"b_key_{index}"))
-    pairs = a.join(b, same & near, join.kind)
-    alone_us = F.col(f"a.{SYSTEM_US}") + max(join.to_units, 0) * unit_us
-    paired_us = F.greatest(F.col(f"a.{SYSTEM_US}"), F.col(f"b.{SYSTEM_US}"))
-    return pairs.select(
-        F.when(F.col("b").isNull(), alone_us).otherwise(paired_us).alias(SYSTEM_US),
+    bounds = Bounds(UNIT_US[join.unit], join.from_units, join.to_units)
+    keys = [(f"a_key_{index}", f"b_key_{index}") for index in range(len(join.on))]
+    a, b = _side(left, sides[0], join, "a"), _side(right, sides[1], join, "b")
+    times = (f"a.{SYSTEM_US}", f"b.{SYSTEM_US}")
+    return near_pairs(a, b, times, keys, bounds, join.kind).select(
+        bounds.counts_at(*map(F.col, times)).alias(SYSTEM_US),
         # least passes over the null of a missing partner
         F.least(F.col(f"a.{HOLD_US}"), F.col(f"b.{HOLD_US}")).alias(HOLD_US),
         *_arrival_order(),
@@ -57,8 +89,8 @@ def joined(left: DataFrame, right: DataFrame, join: Join, sides: tuple[Input, In
     )
 
 
-def _side(frame: DataFrame, source: Input, join: Join, name: str, bucket: Column) -> DataFrame:
-    """One side as a struct column ``name`` of times, arrival order and payload, its keys and its bucket."""
+def _side(frame: DataFrame, source: Input, join: Join, name: str) -> DataFrame:
+    """One side as a struct column ``name`` of times, arrival order and payload, and its keys."""
     whole = F.struct(
         SYSTEM_US,
         HOLD_US,
@@ -66,7 +98,7 @@ def _side(frame: DataFrame, source: Input, join: Join, name: str, bucket: Column
         F.struct(*(column.name for column in source.columns)).alias(_PAYLOAD),
     )
     keys = [F.col(column).alias(f"{name}_key_{index}") for index, column in enumerate(join.on)]
-    return frame.select(whole.alias(name), *keys, bucket.alias(f"{name}_bucket"))
+    return frame.select(whole.alias(name), *keys)
 
 
 def _arrival_order() -> list[Column]:

@@ -9,6 +9,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 
 from pipelines.core.errors import UsageError
 from pipelines.core.model import Column
+from pipelines.core.types import fields_of
 
 Evaluate = Callable[[tuple[Column, ...], Sequence[Mapping[str, object]], Sequence[str]], list[tuple[object, ...]]]
 """(columns of the rows, rows, Spark SQL expressions) -> for each row the values of the expressions.
@@ -22,6 +23,8 @@ Reading = Mapping[str, object]
 
 _DECIMAL = re.compile(r"decimal(?:\(\d+(?:,(\d+))?\))?")
 _WIDE = Context(prec=100)
+_NAME = re.compile(r"`(?:[^`]|``)+`|[A-Za-z_][A-Za-z0-9_]*")
+_PATH = re.compile(rf"(?:{_NAME.pattern})(?:\.(?:{_NAME.pattern}))*")
 
 
 def quoted(name: str) -> str:
@@ -36,8 +39,25 @@ def quoted_path(name: str) -> str:
 
 def plain_column(expression: str, columns: Sequence[Column]) -> Column | None:
     """The column that ``expression`` names and nothing more, in any case; None if it is more than a column."""
-    wanted = expression.strip().lower()
-    return next((column for column in columns if column.name.lower() == wanted), None)
+    found = plain_path(expression, columns)
+    return None if found is None or len(found) > 1 else found[0]
+
+
+def plain_path(expression: str, columns: Sequence[Column]) -> tuple[Column, ...] | None:
+    """The column, then the struct's fields below it, that ``expression`` names and nothing more, in any case."""
+    text = expression.strip()
+    path: list[Column] = []
+    for name in [text] if _named(text, columns) else _NAME.findall(text) if _PATH.fullmatch(text) else []:
+        plain = name[1:-1].replace("``", "`") if name.startswith("`") else name
+        found = _named(plain, fields_of(path[-1].type) if path else columns)
+        if found is None:
+            return None
+        path.append(found)
+    return tuple(path) or None
+
+
+def _named(name: str, columns: Sequence[Column]) -> Column | None:
+    return next((column for column in columns if column.name.lower() == name.lower()), None)
 
 
 def read(
@@ -51,7 +71,7 @@ def read(
     Raises :class:`UsageError` if an expression is more than a column and ``evaluate`` is None.
     """
     wanted = list(dict.fromkeys(expressions))
-    plain = {text: column for text in wanted if (column := plain_column(text, columns)) is not None}
+    plain = {text: path for text in wanted if (path := plain_path(text, columns)) is not None}
     others = [text for text in wanted if text not in plain]
     evaluated: list[tuple[object, ...]] = [()] * len(rows)
     if others and rows:
@@ -63,10 +83,17 @@ def read(
         evaluated = evaluate(columns, rows, others)
         assert len(evaluated) == len(rows)
     return [
-        {text: as_declared(column, row[column.name]) for text, column in plain.items()}
-        | dict(zip(others, values, strict=True))
+        {text: _at(path, row) for text, path in plain.items()} | dict(zip(others, values, strict=True))
         for row, values in zip(rows, evaluated if others else [()] * len(rows), strict=True)
     ]
+
+
+def _at(path: Sequence[Column], row: Mapping[str, object]) -> object:
+    """The value at the path; of null it is null."""
+    value: object = row
+    for column in path:
+        value = as_declared(column, value[column.name]) if isinstance(value, Mapping) else None
+    return value
 
 
 def as_declared(column: Column, value: object) -> object:

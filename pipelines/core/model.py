@@ -93,6 +93,11 @@ class Input:
     match_on: tuple[str, ...] = ()
     same_log_as: str | None = None
 
+    @property
+    def log(self) -> str:
+        """The input whose arrival log it reads: itself, or the one that it names."""
+        return self.same_log_as or self.name
+
     def column(self, name: str) -> Column | None:
         """The column of that name in any case, or None."""
         return next((column for column in self.columns if column.name.lower() == name.lower()), None)

@@ -238,6 +238,12 @@ class Steps:
         """The relation of that name; KeyError if there is none."""
         return {one.name: one.rows for one in self.steps}[name]
 
+    def relations(self) -> Iterator[tuple[str, Rows]]:
+        """Every relation, with the name of the step or the output that it is a part of."""
+        named: tuple[Step | Output, ...] = (*self.steps, *self.outputs)
+        for one in named:
+            yield from ((one.name, rows) for rows in walk(one.rows))
+
     def output(self, name: str) -> Output:
         """The output of that name in any case; KeyError if there is none."""
         return {one.name: one for one in self.outputs}[name.lower()]
@@ -310,3 +316,11 @@ def origin_of(rows: Rows, steps: Steps) -> Literal["event", "window", "rows"]:
             return origins.pop() if len(origins) == 1 else "rows"
         case _:
             return origin_of(rows.rows, steps)
+
+
+def first_window(steps: Steps) -> Windowed | None:
+    """The first window over rows that have met none; None if there is no window."""
+    named: tuple[Step | Output, ...] = (*steps.steps, *steps.outputs)
+    relations = [rows for one in named for rows in walk(one.rows)]
+    windows = [rows for rows in relations if isinstance(rows, Windowed)]
+    return next((one for one in windows if origin_of(one.rows, steps) == "event"), None)

@@ -23,7 +23,7 @@ from pipelines.lakehouse.arrival_rows import arrivals_where, row_values
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import TIMESTAMP, day_scalar
 from pipelines.lakehouse.show import plain
-from pipelines.plan.read_range import join_look_back, look_back
+from pipelines.plan.extent import job_extent
 from pipelines.recompute.logs import Logs
 from pipelines.recompute.naming import ArrivalId, id_of, key_names
 from pipelines.recompute.reads import AROUND, reads_around
@@ -161,10 +161,8 @@ def windows_after(job: Job, fate: Fate) -> OutputRange:
     """The ends of all windows that an event can count in."""
     time_us = fate.system_timestamp_us
     assert time_us is not None, "the event counts"
-    back_us = None if job.profile == "stream_insight" else look_back(job.window_query.window)
-    if back_us is None:
-        return OutputRange(time_us)
-    return OutputRange(time_us, time_us + back_us + join_look_back(job.window_query.join) + 1)
+    back_us = None if job.profile == "stream_insight" else job_extent(job).back_us
+    return OutputRange(time_us, None if back_us is None else time_us + back_us + 1)
 
 
 def _event_id(job: Job, text: str) -> tuple[str, int, int]:

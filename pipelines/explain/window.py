@@ -27,7 +27,7 @@ from pipelines.explain.recomputation import Recomputation, RecomputedRange
 from pipelines.explain.story import Story, live_sentence, shown_fate, shown_instant, shown_row
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import plain
-from pipelines.plan.read_range import members_of
+from pipelines.plan.extent import members_of
 from pipelines.recompute.naming import event_id, key_names
 from pipelines.recompute.windows import RecomputedWindow, Values, instant_in
 from pipelines.reference.events import place_of

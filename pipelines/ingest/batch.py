@@ -29,7 +29,7 @@ from pipelines.core.model import Input, Job
 from pipelines.core.time import format_instant
 from pipelines.ingest.order import ArrivalOrder
 from pipelines.ingest.quarantine import Quarantine
-from pipelines.ingest.readers import Chunk, Refused, read_file
+from pipelines.ingest.readers import OPTIONAL, ORDER, Chunk, Refused, read_file
 from pipelines.ingest.records import PUNCTUATION, Judge
 from pipelines.ingest.sorted_runs import SortedRuns
 from pipelines.ingest.tails import Tails
@@ -107,12 +107,8 @@ def ingest(
     lakehouse = Lakehouse.at(lakehouse)
     part = _input(job, input)
     paths = [Path(file) for file in files]
-    if not paths:
-        raise UsageError("no file was named", hint="name at least one")
-    if batch is not None and not _BATCH_ID.fullmatch(batch):
-        raise UsageError(f"'{batch}' is not a batch id", hint="use letters, digits and . _ : -", key="--batch")
     progress("reading what the batch is")
-    batch_id = batch or content_id(part.name, paths)
+    batch_id = batch_id_of(part.name, paths, batch)
     lakehouse.require_writable()
     for _ in range(_ATTEMPTS):
         log = lakehouse.open(arrivals_table(part.name))
@@ -144,6 +140,15 @@ def _compacted(lakehouse: Lakehouse, summary: IngestSummary) -> IngestSummary:
     assert log is not None, summary.input
     done = compact(log)
     return replace(summary, compacted_days=done.days, warnings=(*summary.warnings, *done.warnings))
+
+
+def batch_id_of(name: str, paths: Sequence[Path], given: str | None) -> str:
+    """The batch's id, ``given`` or by its content; :class:`UsageError` if there is no file or it is no id."""
+    if not paths:
+        raise UsageError("no file was named", hint="name at least one")
+    if given is not None and not _BATCH_ID.fullmatch(given):
+        raise UsageError(f"'{given}' is not a batch id", hint="use letters, digits and . _ : -", key="--batch")
+    return given or content_id(name, paths)
 
 
 def content_id(input_name: str, paths: Sequence[Path]) -> str:
@@ -212,7 +217,7 @@ class _Batch:
         self._open.callback(reading.close)
         for path in paths:
             progress(path.name)
-            for chunk in read_file(path, [column.name for column in self.part.columns]):
+            for chunk in read_file(path, (*ORDER, *(column.name for column in self.part.columns)), OPTIONAL):
                 rows, refused = self.judge.rows(chunk)
                 reading.add(rows, chunk, refused)
         return reading
@@ -279,10 +284,13 @@ def _application(input_name: str, batch_id: str) -> str:
 
 def _input(job: Job, name: str) -> Input:
     try:
-        return job.input(name)
+        part = job.input(name)
     except KeyError:
         hint = did_you_mean(name, [part.name for part in job.inputs])
         raise UsageError(f"job {job.name} has no input '{name}'; {hint}", key="--input") from None
+    if part.log != name:
+        raise UsageError(f"input {name} reads the log of {part.log}", hint=f"ingest into --input {part.log}")
+    return part
 
 
 def _check_columns(log: DeltaTable | None, part: Input) -> None:

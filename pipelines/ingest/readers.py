@@ -11,7 +11,7 @@ import gzip
 import json
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -29,6 +29,7 @@ MAX_CSV_FIELD = 1 << 20
 
 OPTIONAL = ("kind", "punctuation_time", "cause")
 ORDER = ("arrival_time", "input_partition", "sequence")
+"""The columns of an arrival log that files may have, and those that they must have, besides the payload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +54,23 @@ class Chunk:
     ignored: Counter[str] = field(default_factory=Counter)
 
 
-def read_file(path: Path, payload: Sequence[str]) -> Iterator[Chunk]:
-    """The records of one file; the end of its name is the format: .jsonl .json .ndjson .csv (also .gz), .parquet."""
+def read_file(path: Path, required: Sequence[str], optional: Sequence[str] = ()) -> Iterator[Chunk]:
+    """The records of one file; the end of its name is the format: .jsonl .json .ndjson .csv (also .gz), .parquet.
+
+    A CSV or Parquet file has every ``required`` column; columns that are neither required nor optional are ignored.
+    """
     suffixes = [suffix.lower() for suffix in path.suffixes]
     zipped = bool(suffixes) and suffixes[-1] == ".gz"
     kind = suffixes[-2] if zipped and len(suffixes) > 1 else (suffixes[-1] if suffixes else "")
     try:
         if kind in (".jsonl", ".json", ".ndjson"):
             with _open(path, zipped) as file:
-                yield from _json_lines(file, str(path), payload)
+                yield from _json_lines(file, str(path), (*required, *optional))
         elif kind == ".csv":
             with _open(path, zipped) as file:
-                yield from _csv(file, str(path), payload)
+                yield from _csv(file, str(path), required, optional)
         elif kind == ".parquet" and not zipped:
-            yield from _parquet(path, payload)
+            yield from _parquet(path, required, optional)
         else:
             raise UsageError(
                 "the file's format is not known",
@@ -98,8 +102,7 @@ def _decoded(line: bytes) -> tuple[str, bool]:
 # -- JSON lines ---------------------------------------------------------------------------------------------------
 
 
-def _json_lines(file: BinaryIO, source: str, payload: Sequence[str]) -> Iterator[Chunk]:
-    names = (*ORDER, *OPTIONAL, *payload)
+def _json_lines(file: BinaryIO, source: str, names: Sequence[str]) -> Iterator[Chunk]:
     known = set(names)
     records: list[dict[str, Any]] = []
     lines: list[str] = []
@@ -155,14 +158,14 @@ class _CsvRecord:
     reason: str | None = None
 
 
-def _csv(file: BinaryIO, source: str, payload: Sequence[str]) -> Iterator[Chunk]:
+def _csv(file: BinaryIO, source: str, required: Sequence[str], optional: Sequence[str]) -> Iterator[Chunk]:
     records = _csv_records(file)
     header = next(records, None)
     if header is None or header.reason is not None:
         raise DataRefused("the file has no header line", file=source, hint="its first line must name the columns")
     names = header.fields
-    ignored = _check_columns(names, payload, source)
-    wanted = [name for name in (*ORDER, *OPTIONAL, *payload) if name in names]
+    ignored = _check_columns(names, required, optional, source)
+    wanted = [name for name in (*required, *optional) if name in names]
     places = [names.index(name) for name in wanted]
     good: list[_CsvRecord] = []
     refused: list[Refused] = []
@@ -233,12 +236,12 @@ def _numbered_lines(file: BinaryIO) -> Iterator[tuple[int, str, bool]]:
 # -- Parquet ------------------------------------------------------------------------------------------------------
 
 
-def _parquet(path: Path, payload: Sequence[str]) -> Iterator[Chunk]:
+def _parquet(path: Path, required: Sequence[str], optional: Sequence[str]) -> Iterator[Chunk]:
     source = str(path)
     with pq.ParquetFile(path) as file:
         names = file.schema_arrow.names
-        ignored = _check_columns(names, payload, source)
-        wanted = [name for name in (*ORDER, *OPTIONAL, *payload) if name in names]
+        ignored = _check_columns(names, required, optional, source)
+        wanted = [name for name in (*required, *optional) if name in names]
         begin = 1
         for batch in file.iter_batches(batch_size=CHUNK, columns=wanted):
             columns: dict[str, Any] = {name: batch.column(name) for name in wanted}
@@ -260,9 +263,9 @@ def _cell(scalar: pa.Scalar) -> Any:
     return str(scalar) if pa.types.is_timestamp(scalar.type) and scalar.is_valid else scalar.as_py()
 
 
-def _check_columns(names: Sequence[str], payload: Iterable[str], source: str) -> list[str]:
-    """The columns that have no place in the log; :class:`DataRefused` if one that has is missing or there twice."""
-    for name in (*ORDER, *payload):
+def _check_columns(names: Sequence[str], required: Sequence[str], optional: Sequence[str], source: str) -> list[str]:
+    """The columns that have no place in the table; :class:`DataRefused` if one that has is missing or there twice."""
+    for name in required:
         if name not in names:
             raise DataRefused(
                 f"the file lacks the column '{name}'; {did_you_mean(name, names)}",
@@ -272,5 +275,5 @@ def _check_columns(names: Sequence[str], payload: Iterable[str], source: str) ->
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise DataRefused(f"the column '{twice[0]}' occurs twice", file=source, hint="nothing was written")
-    known = {*ORDER, *OPTIONAL, *payload}
+    known = {*required, *optional}
     return [name for name in names if name not in known]

@@ -11,6 +11,9 @@ from pipelines.job.diagnostics import Complaints
 from pipelines.job.expressions import check_column, parse_columns
 from pipelines.job.yaml import Path as KeyPath
 
+_TAKEN = frozenset({"effective_from", "batch_id", "position"})
+"""Columns of ``references/<name>`` besides the data's own; the one that is ``effective`` may be ``effective_from``."""
+
 
 def build_reference(
     say: Complaints, name: str, part: schema.ReferenceSection, inputs: Mapping[str, model.Input]
@@ -20,6 +23,9 @@ def build_reference(
     if name in inputs:
         raise say.error("an input is called so already", path)
     columns = say.at((*path, "columns"), lambda: parse_columns(part.columns))
+    for column in columns:
+        if column.name.lower() in _TAKEN and not column.name == part.effective == "effective_from":
+            raise say.error(f"'{column.name}' is a column of every table of reference data", (*path, "columns"))
     if part.effective == "static":
         return model.Reference(name, columns, None, part.reference_time)
     names = [column.name for column in columns]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pipelines.core.model import Job, OutputRange
+from pipelines.core.steps import origin_of
 from pipelines.core.time import DAY, format_instant, to_datetime
 
 
@@ -47,12 +48,47 @@ def is_whole_days(output: OutputRange) -> bool:
 
 
 WINDOWS = Layout("window_end", "output_date", ("window_end", "window_start", "window_id"))
+OUTPUTS = Layout("system_timestamp", "output_date", ("system_timestamp", "window_start", "window_id"))
 ARRIVALS = Layout("arrival_time", "arrival_date", ("arrival_time", "input_partition", "sequence", "input"))
 
 
 def windows_table(job: Job) -> str:
     """``windows/<job>``"""
     return f"windows/{job.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputTable:
+    """Where a replay writes one output of a job (Q93), and the live run's table of the same output.
+
+    ``has_windows``: its rows stem from windows, so the table has ``window_start``, ``window_end`` and ``window_id``.
+    """
+
+    output: str
+    table: str
+    layout: Layout
+    live: str
+    has_windows: bool
+
+
+def output_tables(job: Job) -> tuple[OutputTable, ...]:
+    """The tables of the job's outputs: ``windows/<job>`` where the one output has windows, else a table for each."""
+    if job.steps is None:
+        return (OutputTable("output", windows_table(job), WINDOWS, job.stream_windows, True),)
+    live = dict(job.stream_outputs)
+    origins = {one.name: origin_of(one.rows, job.steps) for one in job.steps.outputs}
+    if list(origins.values()) == ["window"]:
+        (name,) = origins
+        return (OutputTable(name, windows_table(job), WINDOWS, job.stream_windows, True),)
+    return tuple(
+        OutputTable(name, f"outputs/{job.name}/{name}", OUTPUTS, live[name], origin == "window")
+        for name, origin in origins.items()
+    )
+
+
+def has_one_window_table(job: Job) -> bool:
+    """Whether the job's results are in ``windows/<job>``."""
+    return output_tables(job)[0].layout is WINDOWS
 
 
 def verdicts_table(job: Job) -> str:
@@ -70,22 +106,35 @@ def arrivals_table(input_name: str) -> str:
     return f"arrivals/{input_name}"
 
 
+def reconciliations_table(job: Job, one: OutputTable) -> str:
+    """``reconciliations/<job>``, of other outputs ``output_reconciliations/<job>/<output>``:
+    no table lies inside another one's folder."""
+    if one.layout is WINDOWS:
+        return f"reconciliations/{job.name}"
+    return f"output_reconciliations/{job.name}/{one.output}"
+
+
+def references_table(reference_name: str) -> str:
+    """``references/<name>``"""
+    return f"references/{reference_name}"
+
+
 def summaries_table(input_name: str) -> str:
     """``_cache/summaries/<input>``"""
     return f"_cache/summaries/{input_name}"
 
 
-def quarantine_table(input_name: str) -> str:
-    """``quarantine/<input>``"""
-    return f"quarantine/{input_name}"
+def quarantine_table(name: str) -> str:
+    """``quarantine/<name>``, of an input or of reference data"""
+    return f"quarantine/{name}"
 
 
 def result_tables(job: Job) -> tuple[tuple[str, Layout], ...]:
-    """The tables that a replay writes, in the order in which it commits them: the published result last."""
+    """The tables that a replay writes, in the order in which it commits them: the published results last."""
     audit = [(verdicts_table(job), ARRIVALS)]
     if job.profile == "atlas":
         audit.append((dead_letters_table(job), ARRIVALS))
-    return (*audit, (windows_table(job), WINDOWS))
+    return (*audit, *((one.table, one.layout) for one in output_tables(job)))
 
 
 def _literal(instant_us: int) -> str:

@@ -6,7 +6,7 @@ import re
 
 import pyarrow as pa
 
-from pipelines.core.model import Input
+from pipelines.core.model import Input, Reference
 from pipelines.core.time import DAY
 
 TIMESTAMP = pa.timestamp("us", "UTC")
@@ -47,6 +47,14 @@ LOG_COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
     ("batch_id", pa.string()),
 )
 """What every arrival log holds before the payload; ``arrival_date``, the partition, comes last."""
+
+REFERENCE_COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
+    ("effective_from", TIMESTAMP),
+    ("batch_id", pa.string()),
+    ("position", pa.int64()),
+)
+"""What reference data has besides its columns: when its snapshot begins to hold (null: it always does), the batch that
+brought it, and the row's place in the batch, from 1."""
 
 QUARANTINE = pa.schema(
     [
@@ -146,6 +154,13 @@ def arrivals_schema(part: Input) -> pa.Schema:
     """Columns of ``arrivals/<input>``: the log's own, the payload, ``arrival_date``."""
     payload = [(column.name, arrow_type(column.type)) for column in part.columns]
     return pa.schema([*LOG_COLUMNS, *payload, ("arrival_date", pa.date32())])
+
+
+def references_schema(reference: Reference) -> pa.Schema:
+    """Columns of ``references/<name>``: its own, then :data:`REFERENCE_COLUMNS`, which they may have named already."""
+    own = [(column.name, arrow_type(column.type)) for column in reference.columns]
+    names = {name for name, _ in own}
+    return pa.schema([*own, *((name, kind) for name, kind in REFERENCE_COLUMNS if name not in names)])
 
 
 def day_scalar(instant_us: int) -> pa.Scalar:

@@ -28,34 +28,47 @@ from pipelines.lakehouse.layout import (
     Layout,
     arrivals_table,
     dead_letters_table,
+    output_tables,
     quarantine_table,
+    reconciliations_table,
+    references_table,
     verdicts_table,
-    windows_table,
 )
 from pipelines.lakehouse.root import RUNS, Lakehouse
 from pipelines.lakehouse.schema import TIMESTAMP, day_scalar
 
 _QUARANTINE = Layout("", "", ("input", "batch_id", "source", "position"))
 _RUNS = Layout("", "", ("started_at", "run_id"))
+_REFERENCES = Layout("", "", ("effective_from", "position"))
 
 
 def tables_of(job: Job) -> dict[str, tuple[tuple[str, ...], Layout]]:
     """The names of tables for ``show``, the tables that are meant, and their layout."""
-    inputs = [part.name for part in job.inputs]
+    logs = list(dict.fromkeys(part.log for part in job.inputs))
+    loaded = [*logs, *(one.name for one in job.references)]
     known: dict[str, tuple[tuple[str, ...], Layout]] = {
-        "windows": ((windows_table(job),), WINDOWS),
         "verdicts": ((verdicts_table(job),), ARRIVALS),
-        "arrivals": (tuple(arrivals_table(name) for name in inputs), ARRIVALS),
-        "quarantine": (tuple(quarantine_table(name) for name in inputs), _QUARANTINE),
-        "stream_windows": ((job.stream_windows,), WINDOWS),
+        "arrivals": (tuple(arrivals_table(name) for name in logs), ARRIVALS),
+        "quarantine": (tuple(quarantine_table(name) for name in loaded), _QUARANTINE),
         "stream_verdicts": ((f"stream_verdicts/{job.name}",), ARRIVALS),
-        "reconciliations": ((f"reconciliations/{job.name}",), WINDOWS),
         "dead_letters": ((dead_letters_table(job),), ARRIVALS),
         "runs": ((RUNS,), _RUNS),
     }
-    for name in inputs:
-        known[f"arrivals/{name}"] = ((arrivals_table(name),), ARRIVALS)
-        known[f"quarantine/{name}"] = ((quarantine_table(name),), _QUARANTINE)
+    for one in output_tables(job):
+        if one.layout is WINDOWS:
+            known["windows"] = ((one.table,), WINDOWS)
+            known["stream_windows"] = ((one.live,), WINDOWS)
+            known["reconciliations"] = ((reconciliations_table(job, one),), WINDOWS)
+        else:
+            known[f"outputs/{one.output}"] = ((one.table,), one.layout)
+            known[f"stream_outputs/{one.output}"] = ((one.live,), one.layout)
+            known[f"reconciliations/{one.output}"] = ((reconciliations_table(job, one),), one.layout)
+    for part in job.inputs:
+        known[f"arrivals/{part.name}"] = ((arrivals_table(part.log),), ARRIVALS)
+        known[f"quarantine/{part.name}"] = ((quarantine_table(part.log),), _QUARANTINE)
+    for reference in job.references:
+        known[f"references/{reference.name}"] = ((references_table(reference.name),), _REFERENCES)
+        known[f"quarantine/{reference.name}"] = ((quarantine_table(reference.name),), _QUARANTINE)
     return known
 
 
@@ -64,11 +77,12 @@ def rows_of(
 ) -> pa.Table | None:
     """The rows of one table of ``job`` in a total order, or None where it was never written.
 
-    ``table`` is one of :func:`tables_of`; a range acts on ``window_end`` or on the arrival time, and on nothing in
-    ``runs`` and ``quarantine``. Several inputs' rows are put together, with a column ``input`` in front. Raises
-    :class:`UsageError` for an unknown table.
+    ``table`` is one of :func:`tables_of`. A range acts on ``window_end``, on the system timestamp of other outputs, or
+    on the arrival time, and on nothing in ``runs``, ``quarantine`` and ``references``. Several inputs' rows are put
+    together, with a column ``input`` in front. Raises :class:`UsageError` for an unknown table.
     """
     known = tables_of(job)
+    table = table.lower()
     if table not in known:
         raise UsageError(f"job {job.name} has no table '{table}'; {did_you_mean(table, known)}")
     names, layout = known[table]

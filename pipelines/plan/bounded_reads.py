@@ -6,8 +6,8 @@ bucket whether it may contain what counts in a window of the range, and from whi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from pipelines.core.model import (
@@ -21,8 +21,10 @@ from pipelines.core.model import (
     Snapshot,
     StreamAnalyticsOrdering,
     StreamInsightOrdering,
+    Window,
 )
 from pipelines.plan import read_range
+from pipelines.plan.extent import FirstWindow, extents, first_windows, windows_of
 from pipelines.plan.initial_state import (
     Clock,
     InitialStates,
@@ -43,16 +45,21 @@ _GREATEST_US = 2**62
 
 @dataclass(frozen=True, slots=True)
 class BoundedReads:
-    """What a plan reads. ``initial_states`` None: engines begin with empty timelines.
+    """What a plan reads: of each input what ``by_input`` gives, else ``range``, which covers them all.
 
-    The result is final once every log reaches beyond ``final_us`` (None: never), and ``unsettled`` is None: else it
-    says what arrivals after that could still change.
+    ``initial_states`` None: engines begin with empty timelines. The result is final once every log reaches beyond
+    ``final_us`` (None: never), and ``unsettled`` is None: else it says what arrivals after that could still change.
     """
 
     range: ReadRange
     final_us: int | None
     initial_states: InitialStates | None = None
     unsettled: str | None = None
+    by_input: Mapping[str, ReadRange] = field(default_factory=dict)
+
+    def of(self, name: str) -> ReadRange:
+        """The arrivals of one input."""
+        return self.by_input.get(name, self.range)
 
 
 class History(read_range.History, Protocol):
@@ -77,7 +84,8 @@ def bounded_reads(job: Job, output: OutputRange, history: History) -> BoundedRea
         found = read_range.narrowed(job, output, history)
         still_open = output.from_us is not None and found.from_us is None
         more = (because,) if because is not None and still_open and because not in found.reasons else ()
-        return BoundedReads(replace(found, reasons=found.reasons + more), formula.to_us)
+        by_input = read_range.read_ranges(job, output) if closed else {}
+        return BoundedReads(replace(found, reasons=found.reasons + more), formula.to_us, by_input=by_input)
     summaries = {part.name: history.summary(part.name) for part in job.inputs}
     known = {name: summary for name, summary in summaries.items() if summary is not None}
     assert len(known) == len(summaries), "whole_log_because looks at the setting of each input"
@@ -91,7 +99,7 @@ def why_whole_log(job: Job) -> str | None:
             return f"times or keys of input {part.name} are expressions, or of a type, that a summary cannot contain"
         if part.shape == "edge":
             return "an edge that opened long ago may still be open: its row is read wherever it is"
-    windows = [window for _, window in read_range.members_of(job.window_query.window)]
+    windows = windows_of(job)
     ordering = job.ordering(job.inputs[0].name)
     by_clock = isinstance(ordering, AtlasOrdering) and ordering.boundary == "processing_time"
     if by_clock and any(isinstance(window, Session) for window in windows):
@@ -108,9 +116,13 @@ def with_initial_state(job: Job, output: OutputRange, summaries: Mapping[str, Su
     bucket_us = next(iter(summaries.values())).bucket_us
     match job.profile:
         case "atlas":
-            found = _atlas(job, output, summaries[job.inputs[0].name])
+            paths = first_windows(job)
+            found = _all(
+                [_atlas(job, _reached(output, one), one.window, summaries[job.inputs[0].name]) for one in paths]
+            )
         case "stream_insight":
-            found = _stream_insight(job, output, summaries)
+            paths = first_windows(job)
+            found = _all([_stream_insight(job, _reached(output, one), one.window, summaries) for one in paths])
         case "stream_analytics":
             found = _stream_analytics(job, output, summaries)
     buckets = set(found.buckets)
@@ -145,6 +157,25 @@ class _Found:
     rule: str
 
 
+def _reached(output: OutputRange, path: FirstWindow) -> OutputRange:
+    """The ends of the first windows that an output range is made of; the range itself too, for its verdicts."""
+    back_us, ahead_us = path.after.back_us, path.after.ahead_us
+    assert back_us is not None, "what follows a first window is bounded"
+    return OutputRange(
+        None if output.from_us is None else output.from_us - back_us,
+        None if output.to_us is None else output.to_us + ahead_us,
+    )
+
+
+def _all(found: Sequence[_Found]) -> _Found:
+    """What the paths to all outputs need together."""
+    return _Found(
+        tuple(bucket for one in found for bucket in one.buckets),
+        next((one.unsettled for one in found if one.unsettled is not None), None),
+        "; ".join(dict.fromkeys(one.rule for one in found)),
+    )
+
+
 def _open(output: OutputRange) -> tuple[int, int]:
     """The range with far numbers for open ends."""
     return (
@@ -163,12 +194,16 @@ def _by_bucket(rows: Iterable[SummaryRow]) -> list[tuple[int, list[SummaryRow]]]
 # -- atlas ------------------------------------------------------------------------------------------------------------
 
 
-def _atlas(job: Job, output: OutputRange, summary: Summary) -> _Found:
-    part, window = job.inputs[0], job.window_query.window
+def _atlas(job: Job, output: OutputRange, window: Window | None, summary: Summary) -> _Found:
+    """``window`` None: a row for each document, at its own time."""
+    part = job.inputs[0]
     ordering = job.ordering(part.name)
     assert isinstance(ordering, AtlasOrdering)
-    assert isinstance(window, Grid | Session)
+    assert isinstance(window, Grid | Session | None)
     from_us, to_us = _open(output)
+    size_us = window.size_us if isinstance(window, Grid) else 0
+    # a window that ends before `to` ends after its documents; a document's own row does not
+    last_us = to_us - 1 if window is None else to_us - 2
     partitions = summary.partitions() if part.partitions is None else frozenset(range(part.partitions))
     unheard = None
     if part.partitions is None:
@@ -177,17 +212,19 @@ def _atlas(job: Job, output: OutputRange, summary: Summary) -> _Found:
             f" 'partitions' of input {part.name} says how many there are"
         )
     if ordering.boundary == "processing_time":
-        assert isinstance(window, Grid)
-        within = range((from_us - window.size_us) // summary.bucket_us, (to_us - 2) // summary.bucket_us + 1)
+        within = range((from_us - size_us) // summary.bucket_us, last_us // summary.bucket_us + 1)
         buckets = tuple(row.bucket for row in summary.rows if row.first_us is not None and row.bucket in within)
         return _Found(buckets, unheard, "[from - size, to), by arrival time")
+    touched = {row.bucket for row in summary.rows if _touches(row, from_us - size_us, last_us)}
+    if window is None:
+        never = "without a window no document is too late: one of the range may still arrive"
+        return _Found(tuple(touched), never, "[from, to), by event time")
     still_open, all_closed = _open_buckets(summary, _Closing(partitions, ordering.allowed_lateness_us), to_us - 1)
     if not all_closed:
         unheard = "windows of the range are still open at the end of the log"
     if isinstance(window, Session):
         linked = _in_sessions(summary, window.timeout_us, from_us, to_us, still_open)
         return _Found(linked, unheard, "from the first event that a chain of gaps links to one of them, until closed")
-    touched = {row.bucket for row in summary.rows if _touches(row, from_us - window.size_us, to_us - 2)}
     rule = "[from - size, to), until all windows that end before to have closed"
     return _Found(tuple(touched & still_open), unheard, rule)
 
@@ -264,9 +301,9 @@ class _Closing:
 # -- stream_insight ---------------------------------------------------------------------------------------------------
 
 
-def _stream_insight(job: Job, output: OutputRange, summaries: Mapping[str, Summary]) -> _Found:
+def _stream_insight(job: Job, output: OutputRange, window: Window | None, summaries: Mapping[str, Summary]) -> _Found:
     from_us, to_us = _open(output)
-    window, names = job.window_query.window, job.window_query.sources
+    names = tuple(extents(job))
     rows = {name: [row for row in summaries[name].rows if row.first_us is not None] for name in names}
     if isinstance(window, Grid):
         least_end_us, last_start_us = from_us - window.size_us + 1, to_us - 2
@@ -329,13 +366,13 @@ def _imports(job: Job, name: str) -> list[str]:
 
 def _stream_analytics(job: Job, output: OutputRange, summaries: Mapping[str, Summary]) -> _Found:
     from_us, to_us = _open(output)
-    least_us = from_us - read_range.job_look_back(job)
-    join = job.window_query.join
-    last_us = to_us - 1 + read_range.join_look_ahead(join)
-    names = (join.left, join.right) if join else job.window_query.sources
     buckets: list[int] = []
     unsettled = None
-    for name in names:
+    for name, extent in extents(job).items():
+        if name not in summaries:
+            continue  # reference data
+        assert extent.back_us is not None, "every construct of stream_analytics is bounded"
+        least_us, last_us = from_us - extent.back_us, to_us - 1 + extent.ahead_us
         counting, why = _counting(job.input(name), read_range.policy(job, name), summaries[name], least_us, last_us)
         buckets += counting
         unsettled = unsettled or why

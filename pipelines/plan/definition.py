@@ -29,7 +29,7 @@ class SortedFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReadTable:
-    """One arrival log that a plan reads, at exactly ``version``.
+    """One arrival log that a plan reads, at exactly ``version``, over ``read``.
 
     ``files``, ``size_bytes`` and ``rows`` are what will be opened, predicted from the table's statistics: an upper
     bound of what the read range needs. ``rows`` is None where statistics are missing. ``end_of_log_us`` is the last
@@ -41,6 +41,7 @@ class ReadTable:
     input: str
     table: str
     version: int
+    read: ReadRange
     files: int
     size_bytes: int
     rows: int | None
@@ -56,12 +57,40 @@ class ReadTable:
             "input": self.input,
             "table": self.table,
             "version": self.version,
+            "read_from": instant_or_none(self.read.from_us),
+            "read_to": instant_or_none(self.read.to_us),
             "files": self.files,
             "bytes": self.size_bytes,
             "rows": self.rows,
             "files_total": self.files_total,
             "rows_total": self.rows_total,
             "end_of_log": instant_or_none(self.end_of_log_us),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ReadReference:
+    """Reference data that a plan reads, at exactly ``version``.
+
+    ``snapshots_us``: the times from which the snapshots that it reads hold, rising; None: it is static. ``rows`` are
+    those that it reads.
+    """
+
+    reference: str
+    table: str
+    version: int
+    snapshots_us: tuple[int, ...] | None
+    rows: int
+
+    def as_dict(self) -> dict[str, object]:
+        """JSON-ready data."""
+        snapshots = None if self.snapshots_us is None else [*map(format_instant, self.snapshots_us)]
+        return {
+            "reference": self.reference,
+            "table": self.table,
+            "version": self.version,
+            "snapshots": snapshots,
+            "rows": self.rows,
         }
 
 
@@ -140,6 +169,7 @@ class Plan:
     strategy: WatermarkStrategy = SORT
     sorting: WatermarkStrategy = SORT
     writer: Writer = "spark"
+    references: tuple[ReadReference, ...] = ()
 
     @property
     def end_of_log_us(self) -> int | None:
@@ -150,12 +180,14 @@ class Plan:
     @property
     def versions(self) -> dict[str, int]:
         """Version by table read."""
-        return {read.table: read.version for read in self.reads}
+        references = {read.table: read.version for read in self.references}
+        return {read.table: read.version for read in self.reads} | references
 
     @property
-    def versions_by_input(self) -> dict[str, int]:
-        """Version by input read."""
-        return {read.input: read.version for read in self.reads}
+    def versions_by_name(self) -> dict[str, int]:
+        """Version by input and reference read: what ``as_of`` of a plan that reads the same is."""
+        by_input = {read.input: read.version for read in self.reads}
+        return by_input | {read.reference: read.version for read in self.references}
 
     def as_dict(self) -> dict[str, object]:
         """JSON-ready data, instants as ISO 8601; null for an open end."""
@@ -170,6 +202,7 @@ class Plan:
             "read_reasons": list(self.read.reasons),
             "carry": [summary.as_dict() for summary in self.summaries],
             "reads": [read.as_dict() for read in self.reads],
+            "references": [read.as_dict() for read in self.references],
             "writes": [written.as_dict() for written in self.writes],
             "method": self.strategy.as_dict(),
             "writer": self.writer,

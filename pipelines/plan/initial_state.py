@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from pipelines.core.model import AtlasOrdering, Input, Job, Session, StreamAnalyticsOrdering, StreamInsightOrdering
 from pipelines.core.time import MINUTE
+from pipelines.plan.extent import windows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +170,9 @@ def summary_key_of(job: Job, name: str) -> SummaryKey | None:
     time, end = (None if column is None else column.name for column in columns)
     match ordering:
         case AtlasOrdering():
-            window = job.window_query.window
-            return SummaryKey(time, island_us=_island_us(window) if isinstance(window, Session) else None)
+            # at most some 1440 islands a day, however short the gap: a wider one only links more than need be
+            gaps_us = [window.timeout_us for window in windows_of(job) if isinstance(window, Session)]
+            return SummaryKey(time, island_us=max(*gaps_us, MINUTE) if gaps_us else None)
         case StreamAnalyticsOrdering():
             if time is None:
                 return SummaryKey(time, over=over)
@@ -179,11 +181,6 @@ def summary_key_of(job: Job, name: str) -> SummaryKey | None:
             end = end if part.shape == "interval" else None
             by = (ordering.every_events, ordering.every_us, ordering.delay_us)
             return SummaryKey(time, end, (), None, None, True, *by)
-
-
-def _island_us(window: Session) -> int:
-    """At most some 1440 islands a day, however short the gap: a wider one only links more than need be."""
-    return max(window.timeout_us, MINUTE)
 
 
 def _type(part: Input, column: str) -> str | None:

@@ -17,6 +17,10 @@ has seen. The guard gives ``event time <= arr + E`` for everything that is not d
 3. *Nothing is missed at the upper end.* What arrives after ``to + L`` counts after ``to``; windows of the range end
    before ``to`` and end with their last instant. Verdicts look at earlier arrivals only.
 
+**A query of several steps** has for each input a K of its own, the sum of what the steps on the way look back, and an
+A, what they look ahead (:mod:`pipelines.plan.extent` has both, with their proof). With these, each input reads
+``[from - E - max(K, L), to + A + L]`` by its own policy: the timelines of other inputs decide nothing about it.
+
 **K of a session** (S11, timeout T, greatest duration D) is ``2D + T``. Check points cut time into segments
 ``(c - D, c]``. A *run* is a sequence of events without a pause longer than T. The events of a run's first two segments
 are one session, those of each later segment are another, and the check point at the end closes it at the latest. Let a
@@ -99,23 +103,13 @@ timeline that has been silent since before any bound keeps that back.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from pipelines.core.model import (
-    AnyOf,
-    Count,
-    Grid,
-    Job,
-    Join,
-    OutputRange,
-    Session,
-    Sliding,
-    Snapshot,
-    StreamAnalyticsOrdering,
-    Window,
-)
-from pipelines.core.time import UNIT_US, format_duration
+from pipelines.core.model import Job, OutputRange, StreamAnalyticsOrdering
+from pipelines.core.time import format_duration
+from pipelines.plan.extent import Extent, extents, greatest, has_join, job_extent
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +141,22 @@ class Reach:
 
 
 def read_range(job: Job, output: OutputRange) -> ReadRange:
-    """The arrivals that make ``output`` exact for ``job``."""
-    reach = reach_of(job)
+    """The arrivals that make ``output`` exact for ``job``, whatever input they are of."""
+    return _around(output, reach_of(job))
+
+
+def read_ranges(job: Job, output: OutputRange) -> dict[str, ReadRange]:
+    """The arrivals of each input that make ``output`` exact: a long path of steps lengthens the reads of its own inputs
+    alone. Inputs that share a log read the same of it."""
+    reaches = {part.name: reach_of_input(job, part.name) for part in job.inputs}
+    logs = {
+        part.log: _greatest_reach({one.name: reaches[one.name] for one in job.inputs if one.log == part.log})
+        for part in job.inputs
+    }
+    return {part.name: _around(output, logs[part.log]) for part in job.inputs}
+
+
+def _around(output: OutputRange, reach: Reach) -> ReadRange:
     from_us = None if output.from_us is None or reach.before_us is None else output.from_us - reach.before_us
     to_us = None if output.to_us is None or reach.after_us is None else output.to_us + reach.after_us
     return ReadRange(from_us, to_us, reach.rule, reach.reasons)
@@ -166,14 +174,14 @@ def narrowed(job: Job, output: OutputRange, history: History) -> ReadRange:
     read = read_range(job, output)
     if read.from_us is not None or output.from_us is None or job.profile != "stream_analytics":
         return read
-    if job.window_query.join is not None or job.end_of_log == "hold":
+    if has_join(job) or job.end_of_log == "hold":
         return read
-    names = job.window_query.sources
+    names = _judged_inputs(job)
     policies = [policy(job, name) for name in names]
-    late_us = _greatest([one.late_arrival_us for one in policies])
+    late_us = greatest([one.late_arrival_us for one in policies])
     if late_us is None:
         return read
-    bound_us = output.from_us - max(job_look_back(job), late_us)
+    bound_us = output.from_us - max(_bounded(job_extent(job)), late_us)
     # at B itself too: a sliding window ends when the event at its start leaves, a snapshot at its only instant
     firsts = [history.first_arrival_above(name, bound_us - 1) for name in names]
     moved_us = bound_us + min(one.late_arrival_us or 0 for one in policies)
@@ -183,23 +191,39 @@ def narrowed(job: Job, output: OutputRange, history: History) -> ReadRange:
 
 
 def reach_of(job: Job) -> Reach:
-    """How far ``job`` reaches around an output range, and why."""
+    """How far ``job`` reaches around an output range, and why: the greatest over its inputs."""
+    if job.steps is None:
+        return _reach(job, _judged_inputs(job), job_extent(job))
+    return _greatest_reach({part.name: reach_of_input(job, part.name) for part in job.inputs})
+
+
+def reach_of_input(job: Job, name: str) -> Reach:
+    """How far ``job`` reads one input: all inputs of one step equally far, those of several steps by their own paths
+    and policies."""
+    return reach_of(job) if job.steps is None else _reach(job, (name,), extents(job).get(name, Extent()))
+
+
+def policy(job: Job, name: str) -> StreamAnalyticsOrdering:
+    """The stream_analytics policy that acts on an input."""
+    ordering = job.ordering(name)
+    assert isinstance(ordering, StreamAnalyticsOrdering)
+    if job.input(name).timestamp_by is None:
+        # arrival time is the time: no policy applies, nothing is early or late
+        return StreamAnalyticsOrdering(early_arrival_us=0, late_arrival_us=0)
+    return ordering
+
+
+def _reach(job: Job, names: Sequence[str], extent: Extent) -> Reach:
     if job.profile == "atlas":
         why = "atlas has no early guard and closes a window only when every partition has passed it"
         return Reach(None, None, "the whole log", (why,))
     if job.profile == "stream_insight":
         why = "stream_insight bounds nowhere how far a start time is from its arrival, and counts CTIs from the start"
         return Reach(None, None, "the whole log", (why,))
-    return _stream_analytics(job)
-
-
-def _stream_analytics(job: Job) -> Reach:
-    join = job.window_query.join
-    names = (join.left, join.right) if join else job.window_query.sources
     policies = [policy(job, name) for name in names]
-    early_us = _greatest([one.early_arrival_us for one in policies])
-    late_us = _greatest([one.late_arrival_us for one in policies])
-    back_us = job_look_back(job)
+    early_us = greatest([one.early_arrival_us for one in policies])
+    late_us = greatest([one.late_arrival_us for one in policies])
+    back_us = _bounded(extent)
     reasons = []
     if early_us is None:
         reasons.append("without an early guard one far stamp moves the watermark for ever: reads from the beginning")
@@ -213,70 +237,30 @@ def _stream_analytics(job: Job) -> Reach:
     before_us = after_us = None
     if late_us is not None and job.end_of_log != "hold":
         before_us = None if early_us is None else early_us + max(back_us, late_us)
-        after_us = late_us + join_look_ahead(join)
-    rule = "[from - E - max(K, L), to + L]"
-    values_us = {"E": early_us, "K": back_us, "L": late_us}
+        after_us = late_us + extent.ahead_us
+    rule = "[from - E - max(K, L), to + A + L]" if extent.ahead_us else "[from - E - max(K, L), to + L]"
+    values_us = {"E": early_us, "K": back_us, "L": late_us} | ({"A": extent.ahead_us} if extent.ahead_us else {})
     values = ", ".join(f"{name} = {'none' if us is None else format_duration(us)}" for name, us in values_us.items())
     return Reach(before_us, after_us, f"{rule} with {values}", tuple(reasons))
 
 
-def job_look_back(job: Job) -> int:
-    """K of a job of stream_analytics."""
-    back_us = look_back(job.window_query.window)
-    assert back_us is not None, "every window of stream_analytics is bounded"
-    return back_us + join_look_back(job.window_query.join)
+def _bounded(extent: Extent) -> int:
+    assert extent.back_us is not None, "every construct of stream_analytics is bounded"
+    return extent.back_us
 
 
-def look_back(window: Window) -> int | None:
-    """K: what counts longer before a window's end than this does not decide about it; None: an atlas session, which has
-    no such bound."""
-    match window:
-        case Grid(size_us=size_us) | Sliding(size_us=size_us):
-            return size_us
-        case Snapshot() | Count():
-            return 0
-        case Session(timeout_us=timeout_us, max_duration_us=longest_us):
-            return None if longest_us is None else 2 * longest_us + timeout_us
-        case AnyOf(members=members):
-            return _greatest([look_back(member) for _, member in members])
+def _judged_inputs(job: Job) -> tuple[str, ...]:
+    """The inputs whose policies decide how much is read."""
+    return tuple(extents(job)) if job.steps is None else tuple(part.name for part in job.inputs)
 
 
-def members_of(window: Window) -> tuple[tuple[str | None, Window], ...]:
-    """The windows of a query with their ids; a single one has none."""
-    return window.members if isinstance(window, AnyOf) else ((None, window),)
-
-
-def policy(job: Job, name: str) -> StreamAnalyticsOrdering:
-    """The stream_analytics policy that acts on an input."""
-    ordering = job.ordering(name)
-    assert isinstance(ordering, StreamAnalyticsOrdering)
-    if job.input(name).timestamp_by is None:
-        # arrival time is the time: no policy applies, nothing is early or late
-        return StreamAnalyticsOrdering(early_arrival_us=0, late_arrival_us=0)
-    return ordering
-
-
-def join_look_back(join: Join | None) -> int:
-    """How far before a joined row the events are that make it.
-
-    Boundaries are counted, not durations, so a match may be one unit further away than the bound says. A left row
-    without a match counts ``to`` units after it, and what could have matched it may be ``-from`` units before it.
-    """
-    if join is None:
-        return 0
-    units = max(abs(join.from_units), abs(join.to_units))
-    if join.kind == "left":
-        units = max(units, max(join.to_units, 0) + max(-join.from_units, 0))
-    return (units + 1) * UNIT_US[join.unit]
-
-
-def join_look_ahead(join: Join | None) -> int:
-    """An unmatched left row is known only when no right row can match, up to one unit after its stamp."""
-    if join is None or join.kind == "inner":
-        return 0
-    return UNIT_US[join.unit]
-
-
-def _greatest(durations_us: list[int | None]) -> int | None:
-    known = [duration_us for duration_us in durations_us if duration_us is not None]
-    return max(known) if len(known) == len(durations_us) else None
+def _greatest_reach(reaches: Mapping[str, Reach]) -> Reach:
+    """The reach that suffices for several inputs; the rule names them where they differ."""
+    rules = {name: reach.rule for name, reach in reaches.items()}
+    same = len(set(rules.values())) == 1
+    return Reach(
+        greatest([reach.before_us for reach in reaches.values()]),
+        greatest([reach.after_us for reach in reaches.values()]),
+        next(iter(rules.values())) if same else "; ".join(f"{name}: {rule}" for name, rule in rules.items()),
+        tuple(dict.fromkeys(reason for reach in reaches.values() for reason in reach.reasons)),
+    )

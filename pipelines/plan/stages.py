@@ -12,8 +12,7 @@ from typing import assert_never
 
 from pipelines.core.model import OutputRange
 from pipelines.core.time import format_instant
-from pipelines.plan.definition import Plan, ReadTable, SummaryUse, Writer, WrittenTable
-from pipelines.plan.read_range import ReadRange
+from pipelines.plan.definition import Plan, ReadReference, ReadTable, SummaryUse, Writer, WrittenTable
 from pipelines.plan.watermark_strategy import WatermarkStrategy
 
 
@@ -29,7 +28,13 @@ class ReadLog:
     """Open the arrivals of a read range in one log."""
 
     table: ReadTable
-    read: ReadRange
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSnapshots:
+    """Open reference data: a static set, or some of its snapshots."""
+
+    reference: ReadReference
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +57,15 @@ class Replace:
     output: OutputRange
 
 
-Stage = KeepSummary | ReadLog | Compute | Replace
+Stage = KeepSummary | ReadLog | ReadSnapshots | Compute | Replace
 
 
 def stages_of(plan: Plan) -> tuple[Stage, ...]:
     """The stages in the order in which they run; each output is committed after the one before it."""
     return (
         *(KeepSummary(one) for one in plan.summaries if one.unsaved is not None),
-        *(ReadLog(one, plan.read) for one in plan.reads),
+        *map(ReadLog, plan.reads),
+        *map(ReadSnapshots, plan.references),
         Compute(plan.strategy, plan.sorting, plan.writer),
         *(Replace(one, plan.output) for one in plan.writes),
     )
@@ -70,13 +76,17 @@ def describe(stage: Stage) -> str:
     match stage:
         case KeepSummary(one):
             return f"keep the {one.days_made} days in {one.table} that were not kept there yet"
-        case ReadLog(one, read):
+        case ReadLog(one):
+            read = one.read
             rows = "rows not known" if one.rows is None else f"at most {one.rows} of {one.rows_total} rows"
             end = "empty" if one.end_of_log_us is None else f"ends at {format_instant(one.end_of_log_us)}"
             return (
                 f"read the arrivals [{format_ends(read.from_us, read.to_us)}] of {one.table} at version {one.version}:"
                 f" {rows}, {one.files} of {one.files_total} files, {format_bytes(one.size_bytes)}; the log {end}"
             )
+        case ReadSnapshots(one):
+            which = "" if one.snapshots_us is None else f"{_snapshots(one.snapshots_us)} of "
+            return f"read {which}{one.table} at version {one.version}: {one.rows} rows"
         case Compute(strategy, _, writer):
             results = "collect the results on the driver" if writer == "driver" else "write the results by Spark"
             return f"find watermarks by '{strategy.verdicts}' ({strategy.reason}) and {results}"
@@ -109,6 +119,14 @@ def _initial_state(one: SummaryUse) -> str:
         f"{begin}: {one.days_made} of {one.days} days of arrivals are not kept there yet, one pass over columns of"
         f" {one.rows} rows in {one.files} files, {format_bytes(one.size_bytes)}"
     )
+
+
+def _snapshots(instants_us: tuple[int, ...]) -> str:
+    if not instants_us:
+        return "no snapshot"
+    if len(instants_us) == 1:
+        return f"the snapshot of {format_instant(instants_us[0])}"
+    return f"{len(instants_us)} snapshots of {format_instant(instants_us[0])} to {format_instant(instants_us[-1])}"
 
 
 def format_ends(from_us: int | None, to_us: int | None) -> str:

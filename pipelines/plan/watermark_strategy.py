@@ -21,7 +21,7 @@ from typing import Literal
 
 from pipelines.core.model import Grid, Job, StreamAnalyticsOrdering
 from pipelines.core.time import SECOND, format_duration
-from pipelines.plan.read_range import members_of
+from pipelines.plan.extent import members_of
 
 Strategy = Literal["sort", "packed", "file_order", "grid_cells"]
 
@@ -89,10 +89,12 @@ def cell_grid_of(job: Job) -> CellGrid | None:
     """The cells that the query's windows are made of, where knowing an event's cell is enough.
 
     It is not where an event's own time matters: it may be dropped for it, joined by it, ordered by it, or windows may
-    begin and end with it; nor under ``hold``, which weighs the time itself.
+    begin and end with it; nor under ``hold``, which weighs the time itself, nor in steps, whose rows have the time.
     """
+    if job.steps is not None or job.end_of_log == "hold":
+        return None
     query = job.window_query
-    if query.join is not None or job.end_of_log == "hold":
+    if query.join is not None:
         return None
     if any(one.function in _ORDERED for one in query.aggregates):
         return None

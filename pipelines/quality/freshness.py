@@ -25,7 +25,8 @@ from pipelines.lakehouse.log_changes import Change, changes_since, last_change
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import runs_of
 from pipelines.lakehouse.schema import TIMESTAMP
-from pipelines.plan.read_range import look_back, reach_of
+from pipelines.plan.extent import job_extent
+from pipelines.plan.read_range import reach_of
 from pipelines.quality.conservation import Share, shares
 from pipelines.replay.builder import LogReads
 
@@ -210,7 +211,7 @@ def _span(lakehouse: Lakehouse, job: Job) -> OutputRange | None:
         return None
     late_us = reach_of(job).after_us
     before_us = DAY if late_us is None else late_us
-    after_us = look_back(job.window_query.window) or DAY
+    after_us = job_extent(job).back_us or DAY
     return OutputRange((first_us - before_us) // DAY * DAY, ((last_us + after_us) // DAY + 1) * DAY)
 
 

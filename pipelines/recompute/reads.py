@@ -5,7 +5,8 @@ from __future__ import annotations
 from pipelines.core.model import Job, OutputRange, Session, Window
 from pipelines.core.time import DAY
 from pipelines.plan.bounded_reads import BoundedReads
-from pipelines.plan.read_range import ReadRange, look_back, read_range
+from pipelines.plan.extent import look_back
+from pipelines.plan.read_range import ReadRange, read_range
 from pipelines.recompute.logs import Logs
 
 _AROUND_US = 2 * DAY

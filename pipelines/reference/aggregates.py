@@ -140,8 +140,8 @@ def _deviation(aggregate: Aggregate, values: list[object]) -> float | None:
 
 
 def _percentile_cont(aggregate: Aggregate, values: list[object]) -> float:
-    """Linear between the two values next to position ``(n - 1) * p`` of the sorted values."""
-    numbers = sorted(_doubles(aggregate, values), key=order_key)
+    """Linear between the two values next to position ``(n - 1) * p`` of the sorted values (Q55)."""
+    numbers = _sorted(aggregate, values)
     assert aggregate.parameter is not None
     position = (len(numbers) - 1) * aggregate.parameter
     low, high = math.floor(position), math.ceil(position)
@@ -151,11 +151,16 @@ def _percentile_cont(aggregate: Aggregate, values: list[object]) -> float:
 
 
 def _percentile_disc(aggregate: Aggregate, values: list[object]) -> float:
-    """The smallest value whose cumulative share ``k / n`` reaches p."""
-    numbers = sorted(_doubles(aggregate, values), key=order_key)
+    """The first of the sorted values whose cumulative share ``k / n`` reaches p (Q55)."""
+    numbers = _sorted(aggregate, values)
     assert aggregate.parameter is not None
     share = aggregate.parameter
     return next(number for rank, number in enumerate(numbers, 1) if rank / len(numbers) >= share)
+
+
+def _sorted(aggregate: Aggregate, values: list[object]) -> list[float]:
+    descending = any(key.descending for key in aggregate.order_by)
+    return sorted(_doubles(aggregate, values), key=order_key, reverse=descending)
 
 
 def _plain_zero(value: object) -> object:

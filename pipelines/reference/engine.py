@@ -12,30 +12,31 @@ partitions has no partition; it stands before the partitions' rows of the same a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from pipelines.core.errors import DataRefused, UsageError
 from pipelines.core.expressions import Evaluate, Reading, plain_column, read
 from pipelines.core.model import (
     EVERYTHING,
-    AnyOf,
     Arrival,
     Fate,
     Input,
     Job,
     OutputRange,
     Query,
-    Session,
-    SimpleWindow,
     WindowRow,
     output_name,
 )
 from pipelines.core.values import grouped_value, grouping_key, order_key
 from pipelines.plan.initial_state import InitialStates
 from pipelines.reference.aggregates import compute
-from pipelines.reference.events import Event, Ordered, Profile, Row, Span, passes, place_of
+from pipelines.reference.events import Event, Ordered, Profile, Row, passes, place_of
+from pipelines.reference.grouping import chain_columns, members, spread
 from pipelines.reference.joins import join, joined_columns
 from pipelines.reference.profiles import PROFILES
+from pipelines.reference.steps import Relation, outputs
+from pipelines.reference.steps.first_window import before_first_window
+from pipelines.reference.steps.outputs import ReferenceData, rows_of_input
 
 __all__ = ["DeadLetter", "Evaluate", "InstantSql", "Outcome", "run"]
 
@@ -62,12 +63,14 @@ class Outcome:
     """What a run gave: one fate an event, the windows, and (atlas) the dead letters, each in a total order.
 
     ``members``: for each window the events that counted in it, once each, in the order that the aggregates saw.
+    ``outputs``: of a job of steps, the rows of each output.
     """
 
     fates: tuple[Fate, ...]
     windows: tuple[WindowRow, ...]
     dead_letters: tuple[DeadLetter, ...] = ()
     members: tuple[tuple[Arrival, ...], ...] = ()
+    outputs: Mapping[str, Relation] = field(default_factory=dict)
 
 
 def run(
@@ -78,13 +81,17 @@ def run(
     evaluate: Evaluate | None = None,
     instant_sql: InstantSql | None = None,
     initial_states: InitialStates | None = None,
+    references: ReferenceData | None = None,
+    evaluate_steps: Evaluate | None = None,
 ) -> Outcome:
     """Runs ``job`` over ``arrivals`` (the whole log, in any order) and keeps what lies in ``output``.
 
     With ``initial_states`` they are those of a read range, and timelines begin and end as it says.
 
-    Fates and dead letters are kept by arrival time, windows by their end. ``evaluate`` computes expressions that are
-    more than a column: one call an input, and one for joined rows. ``instant_sql``, which
+    Fates and dead letters are kept by arrival time, windows by their end, rows of outputs by their system timestamp.
+    ``evaluate`` computes expressions that are more than a column: one call an input, and one for joined rows.
+    ``evaluate_steps`` does so for steps, by the rules that their ``ansi`` asks for; left out it is ``evaluate``.
+    ``references``: the job's reference data. ``instant_sql``, which
     :func:`pipelines.job.expressions.instant_sql` is meant for, wraps a time that is not a plain TIMESTAMP column
     before it is evaluated.
 
@@ -93,7 +100,18 @@ def run(
     """
     profile = PROFILES[job.profile]
     log = _in_arrival_order(job, arrivals)
-    ordered = profile.order(job, _events(job, log, evaluate, instant_sql), initial_states)
+    events = _events(job, log, evaluate, instant_sql)
+    if job.steps is not None:
+        events = before_first_window(job, events, evaluate_steps or evaluate)
+    ordered = profile.order(job, events, initial_states)
+    if job.steps is not None:
+        inputs = _inputs(job, log, ordered)
+        return Outcome(
+            fates=tuple(fate for fate in ordered.fates if fate.arrival_time_us in output),
+            windows=(),
+            dead_letters=tuple(_dead_letters(ordered, output)),
+            outputs=outputs(job, inputs, references or {}, ordered, evaluate_steps or evaluate, output),
+        )
     windows = _windows(job, profile, ordered, _counted(job, ordered, evaluate), output)
     return Outcome(
         fates=tuple(fate for fate in ordered.fates if fate.arrival_time_us in output),
@@ -106,7 +124,11 @@ def run(
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _in_arrival_order(job: Job, arrivals: Sequence[Arrival]) -> list[Arrival]:
+def _in_arrival_order(job: Job, given: Sequence[Arrival]) -> list[Arrival]:
+    # an input may read another one's log in its own way (Q5)
+    readers = [part for part in job.inputs if part.same_log_as is not None]
+    copies = [replace(one, input=part.name) for part in readers for one in given if one.input == part.same_log_as]
+    arrivals = [*given, *copies]
     rank = {part.name: index for index, part in enumerate(job.inputs)}
     for one in arrivals:
         if one.input not in rank:
@@ -134,15 +156,12 @@ def _events(job: Job, log: Sequence[Arrival], evaluate: Evaluate | None, instant
     for part in job.inputs:
         times[part.name] = _time(part, part.timestamp_by, instant_sql), _time(part, part.end_by, instant_sql)
         wanted = [text for text in (*times[part.name], part.edge_by, *part.over) if text is not None]
-        if part.name in job.window_query.sources:
+        if job.steps is None and part.name in job.window_query.sources:
             wanted += _query_expressions(job.window_query)
         places = [place for place, one in enumerate(log) if one.input == part.name and one.punctuation_us is None]
         found = read(part.columns, [log[place].payload for place in places], wanted, evaluate)
         readings.update(zip(places, found, strict=True))
-    return [
-        _event(job.input(one.input), one, place, readings.get(place, {}), *times[one.input])
-        for place, one in enumerate(log)
-    ]
+    return [_event(job, one, place, readings.get(place, {}), *times[one.input]) for place, one in enumerate(log)]
 
 
 def _time(part: Input, expression: str | None, instant_sql: InstantSql | None) -> str | None:
@@ -161,14 +180,16 @@ def _time(part: Input, expression: str | None, instant_sql: InstantSql | None) -
 
 
 def _query_expressions(query: Query) -> list[str]:
-    chains = [column for _, window in _members(query) if isinstance(window, Session) for column in window.partition_by]
+    chains = chain_columns(query.window)
     arguments = [aggregate.argument for aggregate in query.aggregates if aggregate.argument is not None]
     return [*query.group_by, *chains, *arguments, *([query.where] if query.where is not None else [])]
 
 
-def _event(part: Input, arrival: Arrival, position: int, reading: Reading, time: str | None, end: str | None) -> Event:
+def _event(job: Job, arrival: Arrival, position: int, reading: Reading, time: str | None, end: str | None) -> Event:
     if arrival.punctuation_us is not None:
         return Event(arrival, position, reading)
+    part = job.input(arrival.input)
+    is_read = job.steps is None and part.name in job.window_query.sources
     over = [reading[column] for column in part.over]
     return Event(
         arrival,
@@ -179,6 +200,10 @@ def _event(part: Input, arrival: Arrival, position: int, reading: Reading, time:
         end_us=None if end is None else _instant(reading[end]),
         edge=None if part.edge_by is None else _text(reading[part.edge_by]),
         match=tuple(grouping_key(arrival.payload[column]) for column in part.match_on),
+        passes=is_read and passes(job.window_query, reading),
+        chain=tuple(grouping_key(reading[column]) for column in chain_columns(job.window_query.window))
+        if is_read
+        else (),
     )
 
 
@@ -194,6 +219,16 @@ def _text(value: object) -> str | None:
 # -- counting ---------------------------------------------------------------------------------------------------------
 
 
+def _inputs(job: Job, log: Sequence[Arrival], ordered: Ordered) -> dict[str, Relation]:
+    """The rows of each input that count, for the steps."""
+    return {
+        part.name: rows_of_input(
+            part, rank, [(log[row.arrived[0]], row) for row in ordered.rows if row.input == part.name]
+        )
+        for rank, part in enumerate(job.inputs)
+    }
+
+
 def _counted(job: Job, ordered: Ordered, evaluate: Evaluate | None) -> list[Row]:
     """The rows that the query's windows take: of its inputs, joined if it joins, and passed by ``where`` (G2)."""
     query = job.window_query
@@ -207,11 +242,6 @@ def _counted(job: Job, ordered: Ordered, evaluate: Evaluate | None) -> list[Row]
     return [row for row in rows if passes(query, row.read)]
 
 
-def _members(query: Query) -> list[tuple[str | None, SimpleWindow]]:
-    """The query's windows, each with its ``window_id`` (S13)."""
-    return list(query.window.members) if isinstance(query.window, AnyOf) else [(None, query.window)]
-
-
 def _windows(
     job: Job, profile: Profile, ordered: Ordered, rows: Sequence[Row], output: OutputRange
 ) -> list[tuple[WindowRow, list[int]]]:
@@ -219,34 +249,11 @@ def _windows(
     query = job.window_query
     found = [
         _window_row(query, span, window_id, inside)
-        for window_id, window in _members(query)
-        for span, inside in _spread(query, profile, window, ordered, rows)
+        for window_id, window in members(query.window)
+        for span, inside in spread(window, query.group_by, profile, ordered, rows)
         if span[1] in output and (job.end_of_log == "flush" or ordered.settled(span[1], _keys(query, inside[0])))
     ]
     return sorted(found, key=lambda one: _result_order(query, one[0]))
-
-
-def _spread(
-    query: Query, profile: Profile, window: SimpleWindow, ordered: Ordered, rows: Sequence[Row]
-) -> list[tuple[tuple[int, int], list[Row]]]:
-    """Each window and group that has rows, once. Sessions are chains of ``partition_by``, then grouped: chains whose
-    sessions have the same bounds share a row in a group. All other windows are formed group by group (G5)."""
-    assign = profile.assign[type(window)]
-    if not isinstance(window, Session):
-        groups = _partition(rows, query.group_by)
-        return [one for group in groups for one in assign(window, group, ordered)]
-    by_span: dict[Span, list[Row]] = {}
-    for chain in _partition(rows, window.partition_by):
-        for span, inside in assign(window, chain, ordered):
-            by_span.setdefault(span, []).extend(inside)
-    return [(span, group) for span, inside in by_span.items() for group in _partition(inside, query.group_by)]
-
-
-def _partition(rows: Sequence[Row], columns: Sequence[str]) -> list[list[Row]]:
-    groups: dict[object, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(tuple(grouping_key(row.read[column]) for column in columns), []).append(row)
-    return list(groups.values())
 
 
 def _keys(query: Query, row: Row) -> dict[str, object]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipelines.core.expressions import Reading
-from pipelines.core.model import Arrival, Fate, Job, Query, SimpleWindow
+from pipelines.core.model import Arrival, Fate, Job, Query, SimpleWindow, Window
+from pipelines.core.steps import first_window
 from pipelines.plan.initial_state import InitialStates
 
 Span = tuple[int, int]
@@ -20,6 +21,7 @@ class Event:
 
     ``position`` is its place in the arrival order over all inputs. ``key`` is the tuple of ``over`` values, None where
     one of them is null. ``end_us``, ``edge`` and ``match`` are set for the shapes of stream_insight only.
+    ``passes``: no filter removes it before the first window; ``chain`` are the values that sessions are chained by.
     """
 
     arrival: Arrival
@@ -30,6 +32,8 @@ class Event:
     end_us: int | None = None
     edge: str | None = None
     match: tuple[object, ...] = ()
+    passes: bool = True
+    chain: tuple[object, ...] = ()
 
     @property
     def place(self) -> tuple[int, int, int]:
@@ -48,6 +52,22 @@ def place_of(arrival: Arrival) -> tuple[int, int, int]:
     """Where a row stands in the arrival order; what speaks for all partitions precedes the partitions of its time."""
     partition = -1 if arrival.input_partition is None else arrival.input_partition
     return arrival.arrival_time_us, partition, arrival.sequence
+
+
+def sources_of(job: Job) -> tuple[str, ...]:
+    """The inputs that the query reads; steps are taken to read all of them."""
+    if job.steps is not None:
+        return tuple(part.name for part in job.inputs)
+    join = job.window_query.join
+    return (join.left, join.right) if join is not None else job.window_query.sources
+
+
+def window_of(job: Job) -> Window | None:
+    """The first window that the rows of inputs meet; None if they meet none."""
+    if job.steps is None:
+        return job.window_query.window
+    first = first_window(job.steps)
+    return None if first is None else first.window
 
 
 def passes(query: Query, reading: Reading) -> bool:

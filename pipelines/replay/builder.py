@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -12,18 +12,21 @@ from deltalake import DeltaTable
 
 from pipelines.core.errors import UsageError, did_you_mean
 from pipelines.core.model import EVERYTHING, Input, Job, OutputRange
-from pipelines.core.time import DAY, MAX_INSTANT_US, MIN_INSTANT_US, day_of
+from pipelines.core.time import DAY, MAX_INSTANT_US, MIN_INSTANT_US, day_of, format_instant
 from pipelines.lakehouse.arrival_log import LogFile, data_files, end_of_log, log_files, shows_all_rows
 from pipelines.lakehouse.cache.summaries import Summed
-from pipelines.lakehouse.layout import Layout, arrivals_table, result_tables, summaries_table
+from pipelines.lakehouse.layout import Layout, arrivals_table, references_table, result_tables, summaries_table
 from pipelines.lakehouse.log_history import LogHistory
+from pipelines.lakehouse.reference_data import open_reference
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import last_succeeded
 from pipelines.lakehouse.schema import alike, arrivals_schema
 from pipelines.lakehouse.sorted_files import sorted_files
 from pipelines.plan.bounded_reads import BoundedReads, bounded_reads, why_whole_log
-from pipelines.plan.definition import Plan, ReadTable, SummaryUse, WrittenTable, is_settled
+from pipelines.plan.definition import Plan, ReadReference, ReadTable, SummaryUse, WrittenTable, is_settled
+from pipelines.plan.extent import extents
 from pipelines.plan.read_range import ReadRange, read_range
+from pipelines.plan.snapshots import lookups, snapshots_read
 from pipelines.plan.watermark_strategy import choose_strategy
 from pipelines.replay.size import writer_of
 
@@ -31,7 +34,7 @@ NAMED_FILES = 32
 """So many files a plan names one by one; Spark looks up more than that in a job of its own."""
 
 AsOf = int | Mapping[str, int] | None
-"""A version of every arrival log, or versions by input; None: the newest."""
+"""A version of every arrival log, or versions by input and by reference; None: the newest."""
 
 
 class LogReads:
@@ -45,8 +48,9 @@ class LogReads:
     def __init__(self, job: Job, lakehouse: Lakehouse, *, as_of: AsOf = None, complete_us: int | None = None) -> None:
         self._job = job
         self._complete_us = complete_us
-        versions = zip(job.inputs, _versions(job, as_of), strict=True)
-        self.tables = {part.name: _open(lakehouse, part, version) for part, version in versions}
+        versions = _versions(job, as_of)
+        logs = {part.log: _open(lakehouse, job.input(part.log), versions.get(part.log)) for part in job.inputs}
+        self.tables = {part.name: logs[part.log] for part in job.inputs}
         self._history = LogHistory(job, self.tables, lakehouse, complete_us)
 
     @property
@@ -57,7 +61,8 @@ class LogReads:
     def of(self, output: OutputRange) -> BoundedReads:
         """The arrivals that make ``output`` exact, within the instants that tables can hold."""
         found = bounded_reads(self._job, output, self._history)
-        return replace(found, range=_representable(found.range))
+        by_input = {name: _representable(read) for name, read in found.by_input.items()}
+        return replace(found, range=_representable(found.range), by_input=by_input)
 
     def that_matter(self, output: OutputRange) -> ReadRange:
         """Arrivals outside of which no change of the logs changes ``output``.
@@ -91,7 +96,8 @@ def make_plan(job: Job, output: OutputRange, lakehouse: str | Path | Lakehouse, 
     place = Lakehouse.at(lakehouse)
     logs = LogReads(job, place, as_of=as_of)
     found = logs.of(output)
-    reads = tuple(_read_table(logs.tables[part.name], part, found.range) for part in job.inputs)
+    reads = tuple(_read_table(logs.tables[part.name], part, found.of(part.name)) for part in job.inputs)
+    references = tuple(_read_references(job, place, output, _versions(job, as_of)))
     rows = _total([table.rows for table in reads])
     sorting = choose_strategy(job, rows)
     if sorting.verdicts == "packed":
@@ -107,12 +113,13 @@ def make_plan(job: Job, output: OutputRange, lakehouse: str | Path | Lakehouse, 
         writes=writes,
         settled=settled,
         unsettled=unsettled,
-        notes=_notes(place, job, output),
+        notes=(*_notes(place, job, output), *_missing_snapshots(job, output, references)),
         initial_states=found.initial_states,
         summaries=tuple(_summary_use(one, keep=as_of is None) for one in logs.summed.values()),
         strategy=choose_strategy(job, rows, in_order=all(table.sorted_files for table in reads)),
         sorting=sorting,
-        writer=writer_of(job, reads, writes, place),
+        writer=writer_of(job, reads, references, writes, place),
+        references=references,
     )
 
 
@@ -146,14 +153,58 @@ def _representable(read: ReadRange) -> ReadRange:
     )
 
 
-def _versions(job: Job, as_of: AsOf) -> list[int | None]:
+def _versions(job: Job, as_of: AsOf) -> dict[str, int]:
+    """The versions asked for, by the input that a log is called by, and by reference."""
     if as_of is None or isinstance(as_of, int):
-        return [as_of] * len(job.inputs)
-    names = [part.name for part in job.inputs]
+        return {} if as_of is None else {part.log: as_of for part in job.inputs}
+    logs = {part.name: part.log for part in job.inputs}
+    names = {**logs, **{one.name: one.name for one in job.references}}
     for name in as_of:
         if name not in names:
             raise UsageError(f"job {job.name} has no input '{name}'; {did_you_mean(name, names)}", key="--as-of")
-    return [as_of.get(name) for name in names]
+    versions: dict[str, int] = {}
+    for name, version in as_of.items():
+        if versions.setdefault(names[name], version) != version:
+            raise UsageError(f"input {name} reads the log of {names[name]}: both have one version", key="--as-of")
+    return versions
+
+
+def _read_references(
+    job: Job, lakehouse: Lakehouse, output: OutputRange, versions: Mapping[str, int]
+) -> Iterator[ReadReference]:
+    """The reference data that outputs read, and its snapshots that rows of the range look up.
+
+    Raises :class:`UsageError` if one was never loaded, or begins only after all of them (Q87).
+    """
+    read, times = extents(job), {one.reference: one.times(output) for one in lookups(job)}
+    for reference in job.references:
+        if reference.name not in read:
+            continue
+        found = open_reference(lakehouse, reference, versions.get(reference.name))
+        name, version = references_table(reference.name), found.table.version()
+        if reference.effective is None:
+            yield ReadReference(reference.name, name, version, None, found.rows)
+            continue
+        snapshots = snapshots_read(times[reference.name], tuple(found.snapshots))
+        if not snapshots:
+            first = "none at all" if not found.snapshots else f"none before {format_instant(min(found.snapshots))}"
+            raise UsageError(
+                f"the reference data {reference.name} has no snapshot for this range: {first}",
+                hint=f"load it with 'tailrace ingest JOB --reference {reference.name} FILE...', or begin later",
+            )
+        yield ReadReference(reference.name, name, version, snapshots, sum(found.snapshots[us] for us in snapshots))
+
+
+def _missing_snapshots(job: Job, output: OutputRange, references: Sequence[ReadReference]) -> Iterator[str]:
+    """Notes on times of the range that lie before the first snapshot."""
+    times = {one.reference: one.times(output) for one in lookups(job)}
+    for one in references:
+        if one.snapshots_us is None:
+            continue
+        first_us, from_us = one.snapshots_us[0], times[one.reference].from_us
+        if from_us is None or first_us > from_us:
+            told = f"the first snapshot of {one.reference} is of {format_instant(first_us)}"
+            yield f"{told}: a row that asks for an earlier one ends the run"
 
 
 def _open(lakehouse: Lakehouse, part: Input, version: int | None) -> DeltaTable:
@@ -173,8 +224,9 @@ def _read_table(table: DeltaTable, part: Input, read: ReadRange) -> ReadTable:
     chosen = [file for file in files if file.may_hold(read.from_us, read.to_us)]
     return ReadTable(
         input=part.name,
-        table=arrivals_table(part.name),
+        table=arrivals_table(part.log),
         version=table.version(),
+        read=read,
         files=len(chosen),
         size_bytes=sum(file.size_bytes for file in chosen),
         rows=_total([file.rows for file in chosen]),

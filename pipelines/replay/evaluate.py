@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, assert_never
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.batch import engine
 from pipelines.batch.stream_analytics.watermarks.file_order import message_of_disorder
@@ -18,12 +18,12 @@ from pipelines.lakehouse.cache import summaries
 from pipelines.lakehouse.layout import result_tables
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.plan.definition import Plan
-from pipelines.plan.stages import Compute, KeepSummary, ReadLog, Replace, describe, stages_of
+from pipelines.plan.stages import Compute, KeepSummary, ReadLog, ReadSnapshots, Replace, describe, stages_of
 from pipelines.plan.watermark_strategy import WatermarkStrategy
 from pipelines.replay.collect import Computed, computed, frames_of
 from pipelines.replay.fingerprint import fingerprint
 from pipelines.replay.io_metrics import scanned, watched
-from pipelines.replay.read import log_slices, read_arrivals
+from pipelines.replay.read import log_slices, read_arrivals, read_references
 from pipelines.replay.summary import Findings
 from pipelines.replay.write import check_columns, replace_range, require_safe_commits, with_day
 
@@ -54,6 +54,8 @@ def evaluate(
                     summaries.keep(lakehouse, one.input, one.unsaved)
                 case ReadLog():
                     evaluator.arrivals  # noqa: B018  # opens the logs, before anything is computed of them
+                case ReadSnapshots():
+                    evaluator.references  # noqa: B018  # likewise
                 case Compute():
                     results = evaluator.compute(stage, kept)
                 case Replace(one, output):
@@ -86,8 +88,12 @@ class _Evaluator:
         self._found = found
 
     @cached_property
-    def arrivals(self) -> dict[str, Any]:
+    def arrivals(self) -> dict[str, DataFrame]:
         return read_arrivals(self._spark, self._job, self._plan, self._lakehouse)
+
+    @cached_property
+    def references(self) -> dict[str, DataFrame]:
+        return read_references(self._spark, self._job, self._plan, self._lakehouse)
 
     def compute(self, stage: Compute, kept: ExitStack) -> Computed:
         """The results, with what was counted and read of them in the findings."""

@@ -7,15 +7,17 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from pipelines.batch.engine import LogSlices
 from pipelines.batch.logs import LogSlice
+from pipelines.core.expressions import quoted
 from pipelines.core.model import Input, Job
 from pipelines.core.time import format_instant, to_datetime
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import LOG_COLUMNS
-from pipelines.plan.definition import Plan, ReadTable, SortedFile
+from pipelines.plan.definition import Plan, ReadReference, ReadTable, SortedFile
 from pipelines.plan.read_range import ReadRange
 
 _PATTERN = frozenset("{}[]*?\\")
@@ -28,29 +30,42 @@ def read_arrivals(spark: SparkSession, job: Job, plan: Plan, lakehouse: Lakehous
     The files that the plan names, or those that partitions and statistics of the log do not rule out; inside a file,
     row groups are skipped by arrival time.
     """
-    return {one.input: _arrivals(spark, lakehouse, one, job.input(one.input), plan.read) for one in plan.reads}
+    return {one.input: _arrivals(spark, lakehouse, one, job.input(one.input)) for one in plan.reads}
+
+
+def read_references(spark: SparkSession, job: Job, plan: Plan, lakehouse: Lakehouse) -> dict[str, DataFrame]:
+    """The reference data that the plan reads, by name: its columns, ``effective_from`` and ``position``."""
+    frames = {}
+    for one in plan.references:
+        rows = _version(spark, lakehouse, one)
+        if one.snapshots_us is not None:
+            rows = rows.filter(F.unix_micros("effective_from").isin(list(one.snapshots_us)))
+        names = [column.name for column in job.reference(one.reference).columns]
+        own = [name for name in ("effective_from", "position") if name not in names]
+        frames[one.reference] = rows.select(*map(quoted, names), *own)
+    return frames
 
 
 def log_slices(spark: SparkSession, plan: Plan, lakehouse: Lakehouse) -> LogSlices:
     """As :func:`read_arrivals`, in the order in which files hold the arrivals, each sorted file by itself."""
-    return {one.input: partial(_slices, spark, lakehouse, one, plan.read) for one in plan.reads}
+    return {one.input: partial(_slices, spark, lakehouse, one) for one in plan.reads}
 
 
-def _arrivals(spark: SparkSession, lakehouse: Lakehouse, table: ReadTable, part: Input, read: ReadRange) -> DataFrame:
+def _arrivals(spark: SparkSession, lakehouse: Lakehouse, table: ReadTable, part: Input) -> DataFrame:
     if _are_named(lakehouse, table):
         (frame,) = _files_of(spark, lakehouse, table, [table.paths])
     else:
         frame = _version(spark, lakehouse, table)
     names = [name for name, _ in LOG_COLUMNS] + [column.name for column in part.columns]
-    return _within(frame, read).select(*names, "arrival_date")
+    return _within(frame, table.read).select(*names, "arrival_date")
 
 
-def _slices(spark: SparkSession, lakehouse: Lakehouse, table: ReadTable, read: ReadRange) -> list[LogSlice]:
+def _slices(spark: SparkSession, lakehouse: Lakehouse, table: ReadTable) -> list[LogSlice]:
     if not _are_named(lakehouse, table):
         return []
     frames = _files_of(spark, lakehouse, table, [[one.path] for one in table.sorted_files])
     return [
-        LogSlice(_within(frame, read, one), one.first_us, one.last_us)
+        LogSlice(_within(frame, table.read, one), one.first_us, one.last_us)
         for one, frame in zip(table.sorted_files, frames, strict=True)
     ]
 
@@ -82,5 +97,5 @@ def _files_of(
     return [reader.parquet(*(f"{root}/{path}" for path in some)) for some in paths]
 
 
-def _version(spark: SparkSession, lakehouse: Lakehouse, table: ReadTable) -> DataFrame:
+def _version(spark: SparkSession, lakehouse: Lakehouse, table: ReadTable | ReadReference) -> DataFrame:
     return spark.read.format("delta").option("versionAsOf", table.version).load(lakehouse.uri(table.table))

@@ -25,7 +25,7 @@ class ListedHistory:
         column = None if part.timestamp_by is None else part.column(part.timestamp_by)
         found = []
         for event in self._events:
-            if event.input != input_name:
+            if event.input != (part.same_log_as or part.name):
                 continue
             time: object = event.arrival_time_us if part.timestamp_by is None else event_time_us + 1
             if column is not None and column.type == "timestamp":
@@ -41,7 +41,7 @@ class ListedHistory:
             return None
         rows, clocks, counting = [], {}, _Counting(setting)
         for one in sorted(self._arrivals, key=place_of):
-            if one.input == input_name:
+            if one.input == (self._job.input(input_name).same_log_as or input_name):
                 bucket = one.arrival_time_us // self._bucket_us
                 rows.append(_row(setting, bucket, one))
                 clocks[bucket] = counting.take(one, rows[-1])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from pipelines.core.errors import TailraceError, did_you_mean
 from pipelines.core.model import Job, output_name
+from pipelines.core.steps import SYSTEM_TIMESTAMP, WINDOW_COLUMNS, columns_of, origin_of
 from pipelines.core.time import format_instant, parse_instant
 from pipelines.plan.read_range import read_range
 from pipelines.transcripts.read import Case
@@ -26,12 +27,14 @@ _INSTANTS = frozenset(
 class Outcome:
     """What an engine gave for a case, in one form for all engines: instants are microseconds as ``int``.
 
-    ``verdicts`` have the keys of a transcript's verdicts, ``windows`` the columns of the job's result.
-    ``error`` is set instead where reading or running was refused.
+    ``verdicts`` have the keys of a transcript's verdicts, ``windows`` the columns of the job's result, ``outputs`` the
+    rows of each output of a job of steps, with :func:`output_columns`. ``error`` is set instead where reading or
+    running was refused.
     """
 
     verdicts: tuple[Row, ...] = ()
     windows: tuple[Row, ...] = ()
+    outputs: Mapping[str, tuple[Row, ...]] = field(default_factory=dict)
     error: TailraceError | None = None
 
 
@@ -47,7 +50,10 @@ def judge(case: Case, outcome: Outcome) -> list[str]:
     if expect.verdicts is not None:
         differences += _judge_verdicts(expect.verdicts, outcome.verdicts, expect.tolerance)
     if expect.windows is not None:
-        differences += _judge_windows(case.job, expect.windows, outcome.windows, expect.tolerance)
+        differences += _judge_windows(case.job, expect.windows, outcome, expect.tolerance)
+    for name, rows in expect.outputs.items():
+        columns = output_columns(case.job, name)
+        differences += _judge_rows(f"output '{name}'", columns, rows, outcome.outputs[name], expect.tolerance)
     if expect.plan is not None:
         differences += _judge_plan(case, expect.plan)
     return differences
@@ -58,6 +64,16 @@ def window_columns(job: Job) -> tuple[str, ...]:
     keys = (output_name(column) for column in job.window_query.group_by)
     aggregates = (aggregate.name for aggregate in job.window_query.aggregates)
     return ("window_start", "window_end", "window_id", *keys, *aggregates)
+
+
+def output_columns(job: Job, name: str) -> tuple[str, ...]:
+    """The columns of an output of steps, without the column it is partitioned by (Q93)."""
+    assert job.steps is not None
+    rows = job.steps.output(name).rows
+    known = {one.name: [column.name for column in one.columns] for one in job.inputs}
+    known |= {one.name: [column.name for column in one.columns] for one in job.references}
+    window = WINDOW_COLUMNS if origin_of(rows, job.steps) == "window" else ()
+    return (SYSTEM_TIMESTAMP, *window, *columns_of(rows, job.steps, known))
 
 
 def _judge_error(expected: str, error: TailraceError | None) -> list[str]:
@@ -107,19 +123,32 @@ def _judge_verdicts(expected: Sequence[Row], actual: Sequence[Row], tolerance: f
     return differences
 
 
-def _judge_windows(job: Job, expected: Sequence[Row], actual: Sequence[Row], tolerance: float | None) -> list[str]:
-    columns = window_columns(job)
-    unknown = sorted({key for row in expected for key in row} - set(columns))
+def _judge_windows(job: Job, expected: Sequence[Row], outcome: Outcome, tolerance: float | None) -> list[str]:
+    if job.steps is None:
+        return _judge_rows("windows", window_columns(job), expected, outcome.windows, tolerance)
+    if len(job.steps.outputs) > 1:
+        return ["windows: the job has several outputs; expect 'outputs'"]
+    (output,) = job.steps.outputs
+    return _judge_rows("windows", output_columns(job, output.name), expected, outcome.outputs[output.name], tolerance)
+
+
+def _judge_rows(
+    what: str, columns: Sequence[str], expected: Sequence[Row], actual: Sequence[Row], tolerance: float | None
+) -> list[str]:
+    """Both as multisets of rows; only the columns that a row names are compared, and they are found without case."""
+    own = {column.lower(): column for column in columns}
+    wanted: list[Row] = [{own.get(key.lower(), key): value for key, value in row.items()} for row in expected]
+    unknown = sorted({key for row in wanted for key in row} - set(columns))
     if unknown:
-        return [f"windows: there is no column '{key}'; {did_you_mean(key, columns)}" for key in unknown]
+        return [f"{what}: there is no column '{key}'; {did_you_mean(key, columns)}" for key in unknown]
     fits = [
         [index for index, row in enumerate(actual) if all(equal(want[key], row[key], tolerance) for key in want)]
-        for want in expected
+        for want in wanted
     ]
     taken = matching(fits)
-    missing = [row for index, row in enumerate(expected) if index not in taken]
+    missing = [row for index, row in enumerate(wanted) if index not in taken]
     extra = [row for index, row in enumerate(actual) if index not in set(taken.values())]
-    return _explain(missing, extra, tolerance)
+    return _explain(what, missing, extra, tolerance)
 
 
 def matching(fits: Sequence[Sequence[int]]) -> dict[int, int]:
@@ -144,7 +173,7 @@ def matching(fits: Sequence[Sequence[int]]) -> dict[int, int]:
     return {row: partner for partner, row in partner_of.items()}
 
 
-def _explain(missing: list[Row], extra: list[Row], tolerance: float | None) -> list[str]:
+def _explain(what: str, missing: list[Row], extra: list[Row], tolerance: float | None) -> list[str]:
     """Say what differs: a missing and an extra row that agree in half of the columns are one row that differs."""
     differences = []
     rest = list(extra)
@@ -152,13 +181,13 @@ def _explain(missing: list[Row], extra: list[Row], tolerance: float | None) -> l
         scored = [(sum(equal(value, row[key], tolerance) for key, value in want.items()), row) for row in rest]
         score, best = max(scored, key=lambda pair: pair[0], default=(0, None))
         if best is None or 2 * score < len(want):
-            differences.append(f"windows: row {_shown(want)} is missing")
+            differences.append(f"{what}: row {_shown(want)} is missing")
             continue
         rest.remove(best)
         wrong = [key for key, value in want.items() if not equal(value, best[key], tolerance)]
-        told = ", ".join(f"{key} is {_value(best[key], key)}, expected {_value(want[key], key)}" for key in wrong)
-        differences.append(f"windows: row {_shown({k: v for k, v in want.items() if k not in wrong})}: {told}")
-    return differences + [f"windows: row {_shown(row)} is not expected" for row in rest]
+        values = ", ".join(f"{key} is {_value(best[key], key)}, expected {_value(want[key], key)}" for key in wrong)
+        differences.append(f"{what}: row {_shown({k: v for k, v in want.items() if k not in wrong})}: {values}")
+    return differences + [f"{what}: row {_shown(row)} is not expected" for row in rest]
 
 
 def equal(expected: Any, actual: Any, tolerance: float | None = None) -> bool:

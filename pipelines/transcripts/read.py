@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,9 @@ from pipelines.job.yaml import Document, load_all
 from pipelines.job.yaml import Path as KeyPath
 from pipelines.transcripts.values import typed
 
-CASE_KEYS = ("name", "job", "arrivals", "range", "expect")
+CASE_KEYS = ("name", "job", "arrivals", "references", "range", "expect")
 ARRIVAL_KEYS = ("arrival", "input", "partition", "sequence", "punctuation", "cause")
-EXPECT_KEYS = ("verdicts", "windows", "plan", "error", "tolerance")
+EXPECT_KEYS = ("verdicts", "windows", "outputs", "plan", "error", "tolerance")
 VERDICT_KEYS = (
     "input",
     "partition",
@@ -43,11 +43,13 @@ class TranscriptError(TailraceError):
 class Expectation:
     """Section ``expect`` of a case; a part that is None is not compared.
 
+    ``outputs``: the rows of each output that is named, by its name in lower case.
     ``plan`` maps ``read_from`` and ``read_to`` to microseconds or None; ``tolerance`` is relative to max(1, |x|).
     """
 
     verdicts: tuple[Mapping[str, Any], ...] | None = None
     windows: tuple[Mapping[str, Any], ...] | None = None
+    outputs: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
     plan: Mapping[str, int | None] | None = None
     error: str | None = None
     tolerance: float | None = None
@@ -57,7 +59,8 @@ class Expectation:
 class Case:
     """One document of a transcript file. ``job`` is None where job or data are refused, and then ``refused`` says why.
 
-    A refusal stands here only if the case expects an error; otherwise reading raises it.
+    ``references`` has the rows of each of the job's references. A refusal stands here only if the case expects an
+    error; otherwise reading raises it.
     """
 
     name: str
@@ -68,6 +71,7 @@ class Case:
     output: OutputRange
     expect: Expectation
     refused: TailraceError | None = None
+    references: Mapping[str, tuple[Mapping[str, object], ...]] = field(default_factory=dict)
 
 
 def find(paths: Iterable[str | Path]) -> list[Path]:
@@ -164,16 +168,18 @@ class _Reader:
         refused: TailraceError | None = None
         job: Job | None = None
         arrivals: tuple[Arrival, ...] = ()
+        references: dict[str, tuple[Mapping[str, object], ...]] = {}
         try:
             job = self.job(data["job"])
             arrivals = _Log(self, job).read(rows)
+            references = self.references(data.get("references") or {}, job)
         except TailraceError as error:
             if expected_error is None:
                 raise
             job, refused = None, error
         expect = self.expect(data["expect"], job)
         line = self.document.line_of(()) or 1
-        return Case(self.name, self.file, line, job, arrivals, output, expect, refused)
+        return Case(self.name, self.file, line, job, arrivals, output, expect, refused, references)
 
     def job(self, data: object) -> Job:
         if isinstance(data, dict):
@@ -185,6 +191,29 @@ class _Reader:
                     what = f"column '{column.name}' cannot be written in a transcript, whose rows have that key already"
                     raise self.error(what, ("job", "inputs", part.name, "columns"), "call it something else")
         return job
+
+    def references(self, value: object, job: Job) -> dict[str, tuple[Mapping[str, object], ...]]:
+        """The rows of each reference of the job, typed by its columns; without rows where none are given."""
+        path: KeyPath = ("references",)
+        given = self.keys(value, [one.name for one in job.references], path)
+        found: dict[str, tuple[Mapping[str, object], ...]] = {}
+        for one in job.references:
+            columns = {column.name: column.type for column in one.columns}
+            rows = []
+            for index, row in enumerate(self.rows(given.get(one.name) or [], (*path, one.name))):
+                here = (*path, one.name, index)
+                self.keys(row, columns, here)
+                rows.append({name: self.value(row.get(name), kind, (*here, name)) for name, kind in columns.items()})
+                if one.effective is not None and rows[-1][one.effective] is None:
+                    raise self.error("must say from when the row holds", (*here, one.effective))
+            found[one.name] = tuple(rows)
+        return found
+
+    def value(self, value: object, type_name: str, path: KeyPath, *, truncate: bool = False) -> object:
+        try:
+            return typed(value, type_name, truncate=truncate)
+        except ValueError as error:
+            raise self.error(str(error), path) from None
 
     def range(self, value: object) -> OutputRange:
         if value is None:
@@ -208,14 +237,15 @@ class _Reader:
         part = self.keys(value, EXPECT_KEYS, ("expect",))
         if not set(part) - {"tolerance"}:
             raise self.error("expects nothing, so it cannot fail", ("expect",))
-        if "error" in part and set(part) & {"verdicts", "windows"}:
+        if "error" in part and set(part) & {"verdicts", "windows", "outputs"}:
             raise self.error("'error' stands instead of results", ("expect", "error"))
         tolerance = part.get("tolerance")
         if "tolerance" in part and (isinstance(tolerance, bool) or not isinstance(tolerance, int | float)):
             raise self.error(f"{tolerance!r} is not a number", ("expect", "tolerance"))
         return Expectation(
             verdicts=self.verdicts(part["verdicts"], job) if "verdicts" in part else None,
-            windows=self.windows(part["windows"]) if "windows" in part else None,
+            windows=self.results(part["windows"], ("expect", "windows")) if "windows" in part else None,
+            outputs=self.outputs(part.get("outputs") or {}, job),
             plan=self.plan(part["plan"]) if "plan" in part else None,
             error=self.expected_error(part),
             tolerance=None if tolerance is None else float(tolerance),
@@ -241,11 +271,19 @@ class _Reader:
                 raise self.error(f"event {'/'.join(map(str, one))} stands there twice", path)
         return tuple(rows)
 
-    def windows(self, value: object) -> tuple[Mapping[str, Any], ...]:
-        rows = self.rows(value or [], ("expect", "windows"))
+    def outputs(self, value: object, job: Job | None) -> dict[str, tuple[Mapping[str, Any], ...]]:
+        path: KeyPath = ("expect", "outputs")
+        if value and (job is None or job.steps is None):
+            raise self.error("the job has windows alone", path, "expect 'windows'")
+        names = [] if job is None or job.steps is None else [one.name for one in job.steps.outputs]
+        lowered = {str(name).lower(): rows for name, rows in value.items()} if isinstance(value, dict) else value
+        return {name: self.results(rows, (*path, name)) for name, rows in self.keys(lowered, names, path).items()}
+
+    def results(self, value: object, path: KeyPath) -> tuple[Mapping[str, Any], ...]:
+        rows = self.rows(value or [], path)
         for index, row in enumerate(rows):
             if not isinstance(row, dict) or not row:
-                raise self.error(f"{row!r} stands where columns and values belong", ("expect", "windows", index))
+                raise self.error(f"{row!r} stands where columns and values belong", (*path, index))
         return tuple(rows)
 
     def plan(self, value: object) -> Mapping[str, int | None]:
@@ -287,7 +325,10 @@ class _Log:
                     raise self.reader.error("a punctuation has no payload", (*path, key))
         elif "cause" in row:
             raise self.reader.error("only a punctuation has a cause", (*path, "cause"))
-        payload = {column.name: self.value(row, part, column.name, column.type, path) for column in part.columns}
+        payload = {
+            column.name: self.reader.value(row.get(column.name), column.type, (*path, column.name), truncate=truncate)
+            for column in part.columns
+        }
         return Arrival(part.name, partition, sequence, arrival_us, payload, punctuation_us, row.get("cause"))
 
     def input(self, row: dict[str, Any], path: KeyPath) -> Input:
@@ -320,9 +361,3 @@ class _Log:
             raise self.reader.error("arrives before the row above it; rows stand in arrival order", (*path, "arrival"))
         self.last[log] = (sequence, arrival_us)
         return sequence
-
-    def value(self, row: dict[str, Any], part: Input, name: str, type_name: str, path: KeyPath) -> object:
-        try:
-            return typed(row.get(name), type_name, truncate=part.sub_microsecond == "truncate")
-        except ValueError as error:
-            raise self.reader.error(str(error), (*path, name)) from None

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.core.errors import TailraceError
 from pipelines.core.model import Arrival, Fate, Input, Job, OutputRange, WindowRow
+from pipelines.core.steps import SYSTEM_TIMESTAMP
 from pipelines.core.time import to_datetime
 from pipelines.job.expressions import instant_sql
 from pipelines.plan.bounded_reads import bounded_reads
 from pipelines.plan.initial_state import InitialStates
 from pipelines.plan.watermark_strategy import SORT, WatermarkStrategy
 from pipelines.reference import engine
+from pipelines.reference.steps import Relation
 from pipelines.transcripts.history import ListedHistory
-from pipelines.transcripts.judge import Outcome, Row, judge
+from pipelines.transcripts.judge import Outcome, Row, judge, output_columns
 from pipelines.transcripts.read import Case
 
 if TYPE_CHECKING:
@@ -94,17 +96,31 @@ def run_reference(case: Case) -> Outcome:
     from pipelines.batch.spark.expressions import SparkExpressions
 
     assert case.job is not None
+    steps = case.job.steps
     evaluate: Evaluate = SparkExpressions()
+    by_ansi: Evaluate = SparkExpressions(ansi=steps is not None and steps.ansi)
     try:
-        outcome = engine.run(case.job, case.arrivals, case.output, evaluate=evaluate, instant_sql=instant_sql)
+        outcome = engine.run(
+            case.job,
+            case.arrivals,
+            case.output,
+            evaluate=evaluate,
+            instant_sql=instant_sql,
+            references=case.references,
+            evaluate_steps=by_ansi,
+        )
     except TailraceError as error:
         return Outcome(error=error)
-    return reference_outcome(outcome)
+    return reference_outcome(case.job, outcome)
 
 
-def reference_outcome(outcome: engine.Outcome) -> Outcome:
+def reference_outcome(job: Job, outcome: engine.Outcome) -> Outcome:
     """What the reference engine gave, in the one form for all engines."""
-    return Outcome(tuple(map(_fate, outcome.fates)), tuple(map(_window, outcome.windows)))
+    return Outcome(
+        tuple(map(_fate, outcome.fates)),
+        tuple(map(_window, outcome.windows)),
+        {name: _output_rows(output_columns(job, name), rows) for name, rows in outcome.outputs.items()},
+    )
 
 
 def _fate(fate: Fate) -> Row:
@@ -132,6 +148,11 @@ def _window(row: WindowRow) -> Row:
     }
 
 
+def _output_rows(columns: Sequence[str], relation: Relation) -> tuple[Row, ...]:
+    rows = ({SYSTEM_TIMESTAMP: row.at_us, **row.origin, **row.values} for row in relation.rows)
+    return tuple({column: row[column] for column in columns} for row in rows)
+
+
 # -- spark -----------------------------------------------------------------------------------------------------------
 
 
@@ -140,9 +161,15 @@ def run_spark(case: Case, session: SparkSession | None = None) -> Outcome:
     assert case.job is not None
     spark = session or _session()
     reads = bounded_reads(case.job, case.output, ListedHistory(case.job, case.arrivals))
-    log = [arrival for arrival in case.arrivals if arrival.arrival_time_us in reads.range]
+    frames = {
+        part.name: arrival_frame(
+            spark, part, [one for one in case.arrivals if one.arrival_time_us in reads.of(part.name)]
+        )
+        for part in case.job.inputs
+    }
+    references = reference_frames(spark, case.job, case.references)
     try:
-        return run_batch(case.job, arrival_frames(spark, case.job, log), case.output, reads.initial_states)
+        return run_batch(case.job, frames, case.output, reads.initial_states, references=references)
     except TailraceError as error:
         return Outcome(error=error)
 
@@ -154,11 +181,18 @@ def run_batch(
     initial_states: InitialStates | None = None,
     strategy: WatermarkStrategy = SORT,
     slices: LogSlices | None = None,
+    references: Mapping[str, DataFrame] | None = None,
 ) -> Outcome:
     """What the batch engine gives for ``arrivals``, collected; errors pass through."""
     from pipelines.batch import engine
+    from pipelines.batch.spark.failures import named_failures
     from pipelines.batch.spark.local_rows import local_rows
 
+    if job.steps is not None:
+        found = engine.run_steps(job, arrivals, references or {}, output, initial_states, strategy, slices)
+        with named_failures():
+            outputs = {name: tuple(local_rows(frame)) for name, frame in found.outputs.items()}
+        return Outcome(tuple(map(_spark_fate, local_rows(found.verdicts))), outputs=outputs)
     result = engine.run(job, arrivals, output, initial_states, strategy, slices=slices)
     verdicts = [_spark_fate(row) for row in local_rows(result.verdicts)]
     windows = [{key: row[key] for key in row if key != "output_date"} for row in local_rows(result.windows)]
@@ -217,6 +251,23 @@ def arrival_frame(spark: SparkSession, part: Input, arrivals: Sequence[Arrival])
             to_datetime(row.arrival_time_us).date(),
         )
         for row in arrivals
-        if row.input == part.name
+        if row.input == (part.same_log_as or part.name)
     ]
     return local_frame(spark, columns, rows)
+
+
+def reference_frames(
+    spark: SparkSession, job: Job, references: Mapping[str, Sequence[Mapping[str, object]]]
+) -> dict[str, DataFrame]:
+    """The rows of each reference as a DataFrame: its columns, ``effective_from``, and ``position`` in its file."""
+    from pipelines.batch.spark.local_rows import local_frame
+
+    frames = {}
+    for one in job.references:
+        columns = [(column.name, column.type) for column in one.columns]
+        rows = [
+            (*row.values(), None if one.effective is None else row[one.effective], position)
+            for position, row in enumerate(references[one.name])
+        ]
+        frames[one.name] = local_frame(spark, [*columns, ("effective_from", "timestamp"), ("position", "bigint")], rows)
+    return frames

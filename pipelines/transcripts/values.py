@@ -7,6 +7,7 @@ from datetime import date
 from decimal import Decimal, InvalidOperation
 
 from pipelines.core.time import parse_instant
+from pipelines.core.types import fields_of, split_types
 
 _WHOLE = {"tinyint": 8, "byte": 8, "smallint": 16, "short": 16, "int": 32, "integer": 32, "bigint": 64, "long": 64}
 
@@ -90,25 +91,9 @@ def _nested(value: object, type_name: str, truncate: bool) -> object:
         key_type, value_type = split_types(inner)
         return {typed(key, key_type): typed(item, value_type, truncate=truncate) for key, item in value.items()}
     if kind == "struct" and isinstance(value, dict):
-        fields = dict(_field(part) for part in split_types(inner))
+        fields = {field.name: field.type for field in fields_of(type_name)}
         for key in value:
             if key not in fields:
                 raise ValueError(f"{type_name.upper()} has no field '{key}'")
         return {name: typed(value.get(name), field, truncate=truncate) for name, field in fields.items()}
     raise ValueError(f"{value!r} is not a {type_name.upper()}")
-
-
-def _field(text: str) -> tuple[str, str]:
-    name, _, type_name = text.strip().partition(":" if ":" in text.split("<")[0] else " ")
-    return name.strip(), type_name.strip()
-
-
-def split_types(inner: str) -> list[str]:
-    """``"string,array<map<string,int>>"`` at its outer commas."""
-    parts, depth, start = [], 0, 0
-    for index, character in enumerate(inner):
-        depth += (character in "<(") - (character in ">)")
-        if character == "," and depth == 0:
-            parts.append(inner[start:index].strip())
-            start = index + 1
-    return [*parts, inner[start:].strip()]

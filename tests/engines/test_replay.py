@@ -324,7 +324,7 @@ def test_a_read_range_is_exact_to_the_microsecond(spark: SparkSession, tmp_path:
     for sequence, time in enumerate(times):
         # a file each, so that every file's statistics are put to the test
         _ingest(lakehouse, [{**base, "sequence": sequence, "arrival_time": time}])
-    table = ReadTable("cars", "arrivals/cars", 4, 0, 0, None, 0, None, None)
+    table = ReadTable("cars", "arrivals/cars", 4, ReadRange(None, None, ""), 0, 0, None, 0, None, None)
     plan = dataclasses.replace(builder.make_plan(JOB, EVERYTHING, lakehouse), reads=(table,))
 
     def sequences(from_: str | None, to: str | None) -> list[int]:

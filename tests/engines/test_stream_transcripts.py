@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 
     from pipelines.transcripts import Outcome
 
-NEGATIVE = {stem: read_file(FOLDER / "negative" / f"{stem}.yaml") for stem in MUST_FAIL}
+# the live engine runs queries of one step with one window
+ONE_STEP = [name for name, case in BY_ID.items() if case.job is None or case.job.steps is None]
+NEGATIVE = {
+    stem: cases
+    for stem in MUST_FAIL
+    if (cases := read_file(FOLDER / "negative" / f"{stem}.yaml"))[1].job is None or cases[1].job.steps is None
+}
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +41,13 @@ def _fixtures(item: pytest.Item) -> list[str]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", list(BY_ID))
+@pytest.mark.parametrize("name", ONE_STEP)
 def test_the_live_engine_gives_what_the_transcript_expects(name: str, outcomes: dict[str, Outcome]) -> None:
     assert judge(BY_ID[name], outcomes[name]) == []
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", MUST_FAIL)
+@pytest.mark.parametrize("name", list(NEGATIVE))
 def test_a_wrong_expectation_fails_and_its_corrected_twin_passes_on_the_live_engine(
     name: str, outcomes: dict[str, Outcome]
 ) -> None:

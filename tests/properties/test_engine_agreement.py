@@ -97,6 +97,7 @@ def reference(
     initial_state: InitialStates | None = None,
 ) -> Outcome:
     return reference_outcome(
+        one.job,
         run(
             one.job,
             one.log if log is None else log,
@@ -104,7 +105,7 @@ def reference(
             evaluate=SparkExpressions(),
             instant_sql=instant_sql,
             initial_states=initial_state,
-        )
+        ),
     )
 
 

@@ -26,7 +26,7 @@ from pipelines.core.model import (
     StreamAnalyticsOrdering,
     StreamInsightOrdering,
 )
-from pipelines.plan.read_range import look_back
+from pipelines.plan.extent import look_back
 from pipelines.reference.aggregates import exact_sum
 from pipelines.reference.engine import run
 from pipelines.reference.events import Row

@@ -11,8 +11,9 @@ import pytest
 
 from pipelines.core.errors import JobFileError, TailraceError, UsageError
 from pipelines.core.time import parse_instant
+from pipelines.core.types import split_types
 from pipelines.transcripts import TranscriptError, find, read_file, read_text
-from pipelines.transcripts.values import split_types, typed
+from pipelines.transcripts.values import typed
 
 JOB = """
 name: a case
@@ -253,3 +254,46 @@ def test_types_split_at_their_outer_commas() -> None:
         "array<map<string,int>>",
         "decimal(10,2)",
     ]
+
+
+ROWS = JOB.replace(', window: {tumbling: {size: 10m}}, aggregates: {n: "count(*)"}', "")
+WITH_REFERENCES = (
+    ROWS
+    + """
+  references:
+    booths: {columns: "booth STRING, since TIMESTAMP, rates ARRAY<INT>", effective: since}
+    gates: {columns: "gate STRING"}
+"""
+)
+
+
+def test_reference_data_is_typed_by_its_columns_and_may_be_left_out() -> None:
+    (case,) = read_text(
+        WITH_REFERENCES
+        + 'references: {booths: [{since: "2026-01-01", rates: [1]}]}\nexpect: {outputs: {OUTPUT: [{booth: a}]}}'
+    )
+    row = {"booth": None, "since": parse_instant("2026-01-01"), "rates": [1]}
+    assert case.references == {"booths": (row,), "gates": ()}
+    assert case.expect.outputs == {"output": ({"booth": "a"},)}
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("references: {booth: []}\nexpect: {outputs: {output: []}}", "unknown key 'booth'; did you mean 'booths'"),
+        ("references: {booths: [{booth: a}]}\nexpect: {outputs: {output: []}}", "must say from when the row holds"),
+        (
+            "references: {gates: [{gate: 1}]}\nexpect: {outputs: {output: []}}",
+            "references.gates.0.gate: case 'a case': 1",
+        ),
+        ("expect: {outputs: {outputs: []}}", "unknown key 'outputs'; did you mean 'output'"),
+        ("expect: {outputs: {output: [1]}}", "1 stands where columns and values belong"),
+        ("expect: {error: x, outputs: {output: []}}", "'error' stands instead of results"),
+    ],
+)
+def test_what_is_wrong_with_references_and_outputs_is_named(text: str, sentence: str) -> None:
+    assert sentence in refusal(WITH_REFERENCES + text)
+
+
+def test_a_job_of_one_window_has_no_outputs() -> None:
+    assert "the job has windows alone; expect 'windows'" in refusal(JOB + "expect: {outputs: {output: []}}")

@@ -7,7 +7,7 @@ counts in the others (A5). With ``boundary: processing_time`` it counts at its a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -25,6 +25,7 @@ from pipelines.batch.columns import (
     PARTITION,
     REASONS,
     SEQUENCE,
+    SETTLED,
     SYSTEM_US,
     VERDICT,
     VERDICT_COLUMNS,
@@ -33,10 +34,13 @@ from pipelines.batch.columns import (
     WINDOW_ID,
     WINDOW_START_US,
 )
-from pipelines.batch.decisions import Decided
+from pipelines.batch.decisions import Decided, WindowRules
+from pipelines.batch.grids import with_grid_of_starts
 from pipelines.batch.normalise import condition
+from pipelines.batch.steps.first_window import PASSES, with_marks
 from pipelines.core.expressions import quoted
-from pipelines.core.model import AtlasOrdering, Grid, Input, Job, Session
+from pipelines.core.model import AtlasOrdering, Grid, Input, Job, Session, Window
+from pipelines.core.steps import first_window
 from pipelines.plan.initial_state import InitialState, InitialStates
 
 LATE_REASON = "Input document arrived late."
@@ -50,7 +54,7 @@ _COUNTS_AT_US = "__counts_at_us"
 
 def decide(job: Job, inputs: Mapping[str, DataFrame], initial_states: InitialStates | None = None) -> Decided:
     """Verdicts, members and dead letters of an atlas job over its one normalised input (see :class:`Decided`)."""
-    source = job.input(job.window_query.sources[0])
+    source = job.inputs[0] if job.steps is not None else job.input(job.window_query.sources[0])
     ordering = job.ordering(source.name)
     assert isinstance(ordering, AtlasOrdering), "a job of profile atlas has an atlas ordering"
     log = inputs[source.name]
@@ -70,18 +74,55 @@ def decide(job: Job, inputs: Mapping[str, DataFrame], initial_states: InitialSta
         seen = None if state is None else state.at_end
         at_end = closed_at_end(log, partitions, ordering.allowed_lateness_us, seen)
 
-    window = job.window_query.window
-    if isinstance(window, Session):
-        placed = _placed_in_sessions(events, window, by_arrival, job.window_query.where)
-    else:
-        assert isinstance(window, Grid), "atlas windows are tumbling, hopping or sessions"
-        placed = _placed_on_grid(events, window)
-    decided = _judged(placed)
+    decided = _judged(_placed(job, source, events, by_arrival))
+    counting = decided.filter(F.col(SYSTEM_US).isNotNull())
     return Decided(
         verdicts=decided.select(*VERDICT_COLUMNS),
-        members=_members(decided, at_end, job, source),
+        members=None if job.steps is not None else _members(counting, at_end, job, source),
         dead_letters=_dead_letters(decided, source),
+        counting={source.name: counting},
+        rules=_rules(None if job.end_of_log == "flush" else at_end),
     )
+
+
+def _placed(job: Job, source: Input, events: DataFrame, by_arrival: bool) -> DataFrame:
+    """The windows that each event counts in; of steps those of the first window."""
+    if job.steps is None:
+        window, where = job.window_query.window, job.window_query.where
+        passes = F.lit(True) if where is None else condition(events, where, "query.where")
+    else:
+        first = first_window(job.steps)
+        if first is None:
+            return events.withColumns({MISSED_US: _no_instants(), _KEPT_US: _no_windows(), IS_LATE: F.lit(False)})
+        window, passes = first.window, F.col(PASSES)
+        if isinstance(window, Session):
+            events, window = with_marks(job, source, events, _COUNTS_AT_US)
+    if isinstance(window, Session):
+        return _placed_in_sessions(events, window, by_arrival, passes)
+    assert isinstance(window, Grid), "atlas windows are tumbling, hopping or sessions"
+    return _placed_on_grid(events, window)
+
+
+def _rules(at_end: DataFrame | None) -> WindowRules:
+    """Windows of steps: the session that an event was put in; those of a grid that it did not miss."""
+
+    def windows(rows: DataFrame, window: Window, _group_by: Sequence[str]) -> DataFrame:
+        if isinstance(window, Session):
+            each = rows.withColumn("__window", F.explode(_KEPT_US))
+            bounds = {WINDOW_START_US: F.col("__window.start"), WINDOW_END_US: F.col("__window.end")}
+            found = each.withColumns(bounds).drop("__window")
+        else:
+            assert isinstance(window, Grid), "atlas windows are tumbling, hopping or sessions"
+            on_grid = with_grid_of_starts(rows, window, SYSTEM_US)
+            found = on_grid.filter(~F.array_contains(F.col(MISSED_US), F.col(WINDOW_START_US)))
+        return found.withColumn(WINDOW_ID, F.lit(None).cast("string"))
+
+    def settled(frame: DataFrame, at: str, _keys: Mapping[str, str]) -> DataFrame:
+        assert at_end is not None
+        closed = F.coalesce(F.col(at) <= F.col(CLOSED_US), F.lit(False))
+        return frame.crossJoin(F.broadcast(at_end)).withColumn(SETTLED, closed).drop(CLOSED_US)
+
+    return WindowRules(windows, None if at_end is None else settled, (_KEPT_US, MISSED_US))
 
 
 def _last_arrival(log: DataFrame, state: InitialState) -> DataFrame:
@@ -118,10 +159,9 @@ def _placed_on_grid(events: DataFrame, grid: Grid) -> DataFrame:
     )
 
 
-def _placed_in_sessions(events: DataFrame, window: Session, by_arrival: bool, where: str | None) -> DataFrame:
+def _placed_in_sessions(events: DataFrame, window: Session, by_arrival: bool, counts: Column) -> DataFrame:
     """The session that each event counts in (_KEPT_US), none for a late one; sessions are never missed in part."""
     valid = events.filter(F.col(EVENT_US).isNotNull())
-    counts = F.lit(True) if where is None else condition(valid, where, "query.where")
     if by_arrival:
         # nothing is late and nothing that fits is closed: sessions are runs of arrivals
         valid = valid.withColumns({"__true_watermark": F.col(WATERMARK_US), WATERMARK_US: F.lit(None).cast("bigint")})
@@ -166,8 +206,7 @@ def _judged(placed: DataFrame) -> DataFrame:
     )
 
 
-def _members(decided: DataFrame, at_end: DataFrame, job: Job, source: Input) -> DataFrame:
-    counting = decided.filter(F.col(SYSTEM_US).isNotNull())
+def _members(counting: DataFrame, at_end: DataFrame, job: Job, source: Input) -> DataFrame:
     if job.window_query.where is not None:
         counting = counting.filter(condition(counting, job.window_query.where, "query.where"))
     each = counting.withColumn("__window", F.explode(_KEPT_US))

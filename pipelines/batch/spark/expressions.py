@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException, ParseException
@@ -10,6 +11,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from pipelines.batch.spark.failures import named_failures
 from pipelines.batch.spark.local_rows import local_frame, local_rows
 from pipelines.core.errors import JobFileError
 from pipelines.core.model import Column
@@ -18,32 +20,51 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Row = Mapping[str, object]
+_ANSI = "spark.sql.ansi.enabled"
 
 
 class SparkExpressions:
     """Calls like a function: ``(columns, rows, expressions)`` -> for each row the values of the expressions.
 
     Instants go in and come out as ``int`` microseconds. One Spark job a call; the session is started by the first.
-    A column ``a.plate`` (a joined pair) is the field ``plate`` of a struct ``a``.
-    Raises :class:`JobFileError` for an expression that Spark refuses.
+    A column ``a.plate`` (a joined pair) is the field ``plate`` of a struct ``a``. ``ansi``: by ANSI rules, under which
+    a value that cannot be computed fails the call (Q37). Raises :class:`JobFileError` for an expression that Spark
+    refuses, :class:`~pipelines.core.errors.DataRefused` for a value that it cannot compute.
     """
 
-    def __init__(self, session: SparkSession | None = None) -> None:
+    def __init__(self, session: SparkSession | None = None, *, ansi: bool = False) -> None:
         self._session = session
+        self._ansi = ansi
 
     def __call__(
         self, columns: tuple[Column, ...], rows: Sequence[Row], expressions: Sequence[str]
     ) -> list[tuple[object, ...]]:
         if not rows or not expressions:
             return [() for _ in rows]
-        frame = self._frame(columns, rows)
-        values = [_evaluated(frame, text).alias(f"__value_{index}") for index, text in enumerate(expressions)]
+        with self._rules():
+            frame = self._frame(columns, rows)
+            values = [_evaluated(frame, text).alias(f"__value_{index}") for index, text in enumerate(expressions)]
+            with named_failures():
+                evaluated = local_rows(frame.select("__row", *values))
         result: list[tuple[object, ...]] = [()] * len(rows)
-        for row in local_rows(frame.select("__row", *values)):
+        for row in evaluated:
             number, *found = row.values()
             assert isinstance(number, int)
             result[number] = tuple(found)
         return result
+
+    @contextmanager
+    def _rules(self) -> Iterator[None]:
+        if not self._ansi:
+            yield
+            return
+        conf = self._spark().conf
+        before = conf.get(_ANSI, "false")
+        conf.set(_ANSI, "true")
+        try:
+            yield
+        finally:
+            conf.set(_ANSI, str(before))
 
     def _frame(self, columns: tuple[Column, ...], rows: Sequence[Row]) -> DataFrame:
         names = [("__row", "bigint"), *((f"__column_{index}", column.type) for index, column in enumerate(columns))]

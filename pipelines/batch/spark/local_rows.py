@@ -10,7 +10,7 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import ArrayType, DataType, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampNTZType, TimestampType
 
 from pipelines.core.expressions import quoted
 
@@ -37,19 +37,40 @@ def local_rows(frame: DataFrame) -> list[dict[str, object]]:
 
 
 def micros(column: SparkColumn, kind: DataType) -> SparkColumn:
-    """``column`` with instants, also those in arrays, as BIGINT microseconds, so that no local zone can touch them."""
-    if isinstance(kind, TimestampType):
-        return F.unix_micros(column)
-    if isinstance(kind, TimestampNTZType):
-        return F.unix_micros(column.cast("timestamp"))
-    if isinstance(kind, ArrayType) and isinstance(kind.elementType, (TimestampType, TimestampNTZType)):
-        return F.transform(column, lambda item: F.unix_micros(item.cast("timestamp")))
-    return column
+    """``column`` with instants at any depth as BIGINT microseconds, so that no local zone can touch them."""
+    match kind:
+        case TimestampType() | TimestampNTZType():
+            return F.unix_micros(column.cast("timestamp"))
+        case ArrayType() if _has_instants(kind.elementType):
+            return F.transform(column, lambda item: micros(item, kind.elementType))
+        case MapType() if _has_instants(kind.valueType):
+            return F.transform_values(column, lambda _, item: micros(item, kind.valueType))
+        case StructType() if _has_instants(kind):
+            fields = [micros(column.getField(one.name), one.dataType).alias(one.name) for one in kind.fields]
+            return F.when(column.isNotNull(), F.struct(*fields))
+        case _:
+            return column
+
+
+def _has_instants(kind: DataType) -> bool:
+    match kind:
+        case ArrayType():
+            return _has_instants(kind.elementType)
+        case MapType():
+            return _has_instants(kind.valueType)
+        case StructType():
+            return any(_has_instants(one.dataType) for one in kind.fields)
+        case _:
+            return isinstance(kind, (TimestampType, TimestampNTZType))
 
 
 def _plain(value: object) -> object:
     if isinstance(value, bytearray):
         return bytes(value)
     if isinstance(value, tuple) and hasattr(value, "asDict"):
-        return value.asDict(recursive=True)
+        return {key: _plain(item) for key, item in value.asDict().items()}
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
     return value

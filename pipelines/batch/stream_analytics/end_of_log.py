@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipelines.batch.columns import HOLD_US, PARTITION, TIME_US
+from pipelines.batch.columns import HOLD_US, PARTITION, SETTLED, TIME_US
 from pipelines.batch.stream_analytics.timelines import LATEST_US, timelines
+from pipelines.core.expressions import quoted
 from pipelines.core.model import Input, Job, Query, StreamAnalyticsOrdering
 from pipelines.plan.initial_state import InitialState, InitialStates
 
@@ -30,22 +31,40 @@ def with_hold(
     held = {name: frame.withColumn(HOLD_US, F.lit(None).cast("bigint")) for name, frame in counting.items()}
     if job.end_of_log == "flush":
         return held
-    limits = {
-        name: [_limit(job, other, heard[other], initial_states.get(other), name) for other in counting]
-        for name in counting
-    }
-    for name, found in limits.items():
-        for limit, shared in found:
+    for name in counting:
+        for other in counting:
+            over, query = job.input(other).over, job.window_query
+            # in a join the other side shares only what the join makes equal
+            shared = [column for column in over if _is_shared(query, column.lower(), other, name)]
+            limit = _limit(job, other, heard[other], initial_states.get(other), shared)
             held[name] = _with_limit(held[name], limit, shared)
     return held
 
 
-def _limit(
-    job: Job, name: str, frame: DataFrame, initial_state: InitialState | None, receiver: str
-) -> tuple[DataFrame, list[str]]:
-    """The least ``M - O`` (_LIMIT_US) over the input's timelines, by the ``over`` columns that are group keys.
+def settled_at_end(
+    job: Job, heard: Mapping[str, DataFrame], initial_states: InitialStates
+) -> Callable[[DataFrame, str, Mapping[str, str]], DataFrame]:
+    """``settled`` of :class:`~pipelines.batch.decisions.WindowRules`, of steps that read the inputs in ``heard``."""
 
-    It is meant for rows of input ``receiver``: in a join the other side shares only what the join makes equal.
+    def settled(frame: DataFrame, at: str, keys: Mapping[str, str]) -> DataFrame:
+        found = frame.withColumn(HOLD_US, F.lit(None).cast("bigint"))
+        for name, rows in heard.items():
+            shared = [column for column in job.input(name).over if column.lower() in keys]
+            limit = _limit(job, name, rows, initial_states.get(name), shared)
+            renamed = {column: keys[column.lower()] for column in shared}
+            found = _with_limit(found, limit.withColumnsRenamed(renamed), list(renamed.values()))
+        # null: no timeline agrees with the row
+        before = F.coalesce(F.col(at) < F.col(HOLD_US), F.lit(True))
+        return found.select(*map(quoted, frame.columns), before.alias(SETTLED))
+
+    return settled
+
+
+def _limit(
+    job: Job, name: str, frame: DataFrame, initial_state: InitialState | None, shared: Sequence[str]
+) -> DataFrame:
+    """The least ``M - O`` (_LIMIT_US) over the input's timelines, by the ``over`` columns in ``shared``.
+
     Without ``over``, a partition that is known to exist and has no watermark holds everything back.
     """
     source = job.input(name)
@@ -62,9 +81,8 @@ def _limit(
         heard = reached.filter(F.col(TIME_US).isNotNull())
     else:
         heard = reached.unionByName(_declared(frame, source)).groupBy(PARTITION).agg(F.max(TIME_US).alias(TIME_US))
-    shared = [column for column in source.over if _is_shared(job.window_query, column.lower(), name, receiver)]
     limit_us = F.coalesce(F.col(TIME_US) - _tolerance_us(job, name), F.lit(_NEVER_US))
-    return heard.groupBy(*shared).agg(F.min(limit_us).alias(_LIMIT_US)), shared
+    return heard.groupBy(*shared).agg(F.min(limit_us).alias(_LIMIT_US))
 
 
 def _is_shared(query: Query, column: str, name: str, receiver: str) -> bool:

@@ -15,11 +15,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from pipelines.batch.columns import ARRIVAL_ORDER, HOLD_US, IS_PUNCTUATION, SYSTEM_US, WINDOW, WINDOW_END_US
-from pipelines.batch.decisions import Decided
+from pipelines.batch.decisions import Decided, WindowRules
 from pipelines.batch.joins import joined
 from pipelines.batch.logs import Log
 from pipelines.batch.normalise import condition
-from pipelines.batch.stream_analytics.end_of_log import with_hold
+from pipelines.batch.stream_analytics.end_of_log import settled_at_end, with_hold
 from pipelines.batch.stream_analytics.input_events import InputEvents
 from pipelines.batch.stream_analytics.policy import at_arrival
 from pipelines.batch.stream_analytics.watermarks.judged import AtArrival, JudgedEvents
@@ -40,12 +40,16 @@ class _Input(NamedTuple):
 def decide(
     job: Job, logs: Mapping[str, Log], output: OutputRange, states: InitialStates, strategy: WatermarkStrategy
 ) -> Decided:
-    """Verdicts of every input of the job, and the members of the query's windows."""
+    """Verdicts of every input of the job, and the members of the query's windows or, of steps, the rows that count."""
     inputs = _judged(job, [part.name for part in job.inputs], logs, output, states, strategy)
     judged = {name: one.judged for name, one in inputs.items()}
+    holds = job.end_of_log == "hold"
+    settled = settled_at_end(job, {name: one.rows for name, one in inputs.items()}, states) if holds else None
     return Decided(
         verdicts=reduce(DataFrame.unionByName, [one.verdicts for one in judged.values()]),
-        members=_members(job, inputs, states),
+        members=None if job.steps is not None else _members(job, inputs, states),
+        counting={name: one.counting for name, one in judged.items()},
+        rules=WindowRules(windowed, settled),
         events={name: one.events_in_range for name, one in judged.items() if one.events_in_range is not None},
         shared=tuple(one.shared for one in judged.values() if one.shared is not None),
     )

@@ -8,7 +8,7 @@ or before it, and end edges are dropped by ``adjust`` as well (I11).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -20,13 +20,14 @@ from pipelines.batch.columns import (
     LIFETIME_END_US,
     MISSED_US,
     REASONS,
+    SETTLED,
     SYSTEM_US,
     VERDICT,
     VERDICT_COLUMNS,
     WATERMARK_US,
     WINDOW,
 )
-from pipelines.batch.decisions import Decided
+from pipelines.batch.decisions import Decided, WindowRules
 from pipelines.batch.normalise import condition
 from pipelines.batch.stream_insight.current_time import (
     CURRENT_US,
@@ -39,7 +40,7 @@ from pipelines.batch.stream_insight.edges import LATE, OPEN_BEFORE, PAIR_END_US,
 from pipelines.batch.stream_insight.items import END, END_US, INTERVAL, KIND, START, SYNC_US, read_items
 from pipelines.batch.stream_insight.lifetimes import LIMIT_US, lifetime_members
 from pipelines.core.expressions import quoted
-from pipelines.core.model import Action, Grid, Input, Job
+from pipelines.core.model import Action, Grid, Input, Job, Window
 from pipelines.plan.initial_state import Clock, InitialStates
 
 _MEMBER_COLUMNS = (*WINDOW, SYSTEM_US, *ARRIVAL_ORDER)
@@ -61,7 +62,16 @@ def decide(job: Job, inputs: Mapping[str, DataFrame], initial_states: InitialSta
     }
     judged = {source.name: _judge(job, source, candidates, clocks) for source in job.inputs}
     verdicts = [judged[source.name].select(*VERDICT_COLUMNS) for source in job.inputs]
-    return Decided(reduce(DataFrame.union, verdicts), _members(job, judged, candidates, at_end), None)
+    sources = list(judged) if job.steps is not None else list(job.window_query.sources)
+    ctis = last_ctis(job, sources, candidates, at_end)
+    counts = (F.col(VERDICT) != "dropped") & (F.col(KIND) != END)
+    counting = {name: judged[name].filter(counts) for name in sources}
+    return Decided(
+        verdicts=reduce(DataFrame.union, verdicts),
+        members=None if job.steps is not None else _members(job, counting, ctis),
+        counting=counting,
+        rules=_rules(job, ctis),
+    )
 
 
 def _judge(job: Job, source: Input, candidates: Mapping[str, DataFrame], clocks: Mapping[str, Clock]) -> DataFrame:
@@ -128,38 +138,43 @@ def _texts(*reasons: str) -> Column:
     return F.array(*(F.lit(reason) for reason in reasons)).cast("array<string>")
 
 
-def _members(
-    job: Job,
-    judged: Mapping[str, DataFrame],
-    candidates: Mapping[str, DataFrame],
-    at_end: Mapping[str, Clock] | None,
-) -> DataFrame:
+def _members(job: Job, counting: Mapping[str, DataFrame], ctis: DataFrame) -> DataFrame:
     query = job.window_query
     payload = [F.col(quoted(column.name)) for column in job.input(query.sources[0]).columns]
-    counting = []
-    for name in query.sources:
-        frame = judged[name]
-        counts = (F.col(VERDICT) != "dropped") & (F.col(KIND) != END)
-        if query.where is not None:
-            counts = counts & condition(frame, query.where, "query.where")
-        counting.append(frame.filter(counts).select(SYSTEM_US, LIFETIME_END_US, *ARRIVAL_ORDER, *payload))
-    lifetimes = reduce(DataFrame.union, counting)
-    limit = _limit(job, lifetimes, last_ctis(job, list(query.sources), candidates, at_end))
-    members = lifetime_members(lifetimes, query.window, query.group_by, hold=job.end_of_log == "hold", limit=limit)
+    each = []
+    for frame in counting.values():
+        kept = frame if query.where is None else frame.filter(condition(frame, query.where, "query.where"))
+        each.append(kept.select(SYSTEM_US, LIFETIME_END_US, *ARRIVAL_ORDER, *payload))
+    members = _rules(job, ctis).windows(reduce(DataFrame.union, each), query.window, query.group_by)
     return members.select(*_MEMBER_COLUMNS, *payload)
 
 
-def _limit(job: Job, lifetimes: DataFrame, ctis: DataFrame) -> DataFrame | None:
-    """How far windows go (I17), as at most one row of LIMIT_US; None where lifetimes themselves bound that.
+def _rules(job: Job, ctis: DataFrame) -> WindowRules:
+    hold = job.end_of_log == "hold"
 
-    ``hold``: the least last CTI of the inputs, no row if one of them never had a CTI. ``flush``: the largest finite
-    endpoint of what counts, or CTI, if it is larger; only windows on a grid over edges that stay open ask for it.
+    def windows(lifetimes: DataFrame, window: Window, group_by: Sequence[str]) -> DataFrame:
+        limit = _least(ctis) if hold else _horizon(job, window, lifetimes, ctis)
+        return lifetime_members(lifetimes, window, group_by, hold=hold, limit=limit)
+
+    def settled(frame: DataFrame, at: str, _keys: Mapping[str, str]) -> DataFrame:
+        limited = frame.join(F.broadcast(_least(ctis)), F.lit(True), "left")
+        return limited.withColumn(SETTLED, F.coalesce(F.col(at) <= F.col(LIMIT_US), F.lit(False))).drop(LIMIT_US)
+
+    return WindowRules(windows, settled if hold else None, (LIFETIME_END_US,))
+
+
+def _least(ctis: DataFrame) -> DataFrame:
+    """How far windows go under ``hold`` (I17): the least last CTI of the inputs, no row if one never had a CTI."""
+    never = F.max(F.col(CURRENT_US).isNull())
+    return ctis.agg(F.when(~never, F.min(CURRENT_US)).alias(LIMIT_US)).filter(F.col(LIMIT_US).isNotNull())
+
+
+def _horizon(job: Job, window: Window, lifetimes: DataFrame, ctis: DataFrame) -> DataFrame | None:
+    """How far windows go at a flush (I17): the largest finite endpoint of what counts, or CTI, if it is larger.
+
+    Only windows on a grid over edges that stay open ask for it; else None.
     """
-    if job.end_of_log == "hold":
-        never = F.max(F.col(CURRENT_US).isNull())
-        return ctis.agg(F.when(~never, F.min(CURRENT_US)).alias(LIMIT_US)).filter(F.col(LIMIT_US).isNotNull())
-    edges = any(job.input(name).shape == "edge" for name in job.window_query.sources)
-    if not edges or not isinstance(job.window_query.window, Grid):
+    if not isinstance(window, Grid) or all(one.shape != "edge" for one in job.inputs):
         return None
     ends = lifetimes.select(F.greatest(SYSTEM_US, LIFETIME_END_US).alias(CURRENT_US))
     return ends.union(ctis).agg(F.max(CURRENT_US).alias(LIMIT_US)).filter(F.col(LIMIT_US).isNotNull())

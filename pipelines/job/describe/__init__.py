@@ -6,9 +6,11 @@ from pipelines.core import model
 from pipelines.core.time import DAY, format_duration, format_instant
 from pipelines.job.describe import atlas, stream_analytics, stream_insight
 from pipelines.job.describe.shared import window_words
-from pipelines.job.limits import simple_windows
+from pipelines.job.describe.steps import describe_references, describe_steps
+from pipelines.job.limits import job_windows
 from pipelines.plan.bounded_reads import why_whole_log
 from pipelines.plan.read_range import reach_of
+from pipelines.plan.snapshots import Lookup, lookups
 
 __all__ = ["ambiguities", "policy_in_words", "read_range_in_words", "remarks"]
 
@@ -18,8 +20,10 @@ def describe_policy(job: model.Job) -> list[str]:
     sentences = []
     for source in job.inputs:
         sentences += [f"{source.name}: {text}" for text in _input_words(source, job.ordering(source.name))]
-    sentences += _query_words(job.window_query)
-    sentences += window_words(job.window_query.window, job.profile)
+    if job.steps is not None:
+        sentences += [*describe_steps(job, job.steps), *describe_references(job)]
+    else:
+        sentences += [*_query_words(job.window_query), *window_words(job.window_query.window, job.profile)]
     sentences += atlas.session_words(job)
     return [*sentences, _end_of_log_words(job)]
 
@@ -28,6 +32,7 @@ def describe_read_range(job: model.Job) -> list[str]:
     """The read-range formula with the job's numbers, and why it is open where it is."""
     reach = reach_of(job)
     told = [f"An output range [from, to) reads arrivals {reach.rule}.", *(f"{why}." for why in reach.reasons)]
+    told += map(_snapshots_words, lookups(job))
     if reach.before_us is None or reach.after_us is None:
         because = why_whole_log(job)
         told.append(
@@ -64,7 +69,7 @@ def ambiguities(job: model.Job) -> list[str]:
 def remarks(job: model.Job) -> list[str]:
     """What is allowed but deserves a second look."""
     found = []
-    for label, window in simple_windows(job.window_query.window):
+    for label, window in job_windows(job):
         if isinstance(window, model.Grid) and DAY % window.hop_us:
             found.append(
                 f"{label}: {format_duration(window.hop_us)} does not divide a day, so the grid hangs on its origin,"
@@ -105,6 +110,12 @@ def _query_words(query: model.Query) -> list[str]:
     if query.where is not None:
         words.append(f"Only events with {query.where} count; the others still move the watermark and have a verdict.")
     return words
+
+
+def _snapshots_words(one: Lookup) -> str:
+    back = "the first on" if one.back_us is None else f"the one that holds at from - {format_duration(one.back_us)}"
+    until = "the last" if one.ahead_us is None else f"to + {format_duration(one.ahead_us)}"
+    return f"Of reference data {one.reference} it reads the snapshots from {back} until {until}."
 
 
 def _join_words(join: model.Join) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pipelines.core import model
 from pipelines.core.time import SECOND, format_duration
 from pipelines.job.describe.shared import tie_ambiguities
-from pipelines.job.limits import simple_windows
+from pipelines.job.limits import job_windows
 
 CLOSED = "and was closed by the watermark, a punctuation or (boundary: processing_time) a later arrival"
 
@@ -39,7 +39,7 @@ def _partitions(source: model.Input) -> str:
 
 def session_words(job: model.Job) -> list[str]:
     """What is late where the windows are sessions: they have no end that is known beforehand."""
-    sessions = any(isinstance(window, model.Session) for _, window in simple_windows(job.window_query.window))
+    sessions = any(isinstance(window, model.Session) for _, window in job_windows(job))
     if not sessions or not _in_event_time(job):
         return []
     return ["A document below the watermark that fits no open session is late; one at it opens a session."]
@@ -85,7 +85,7 @@ def query_ambiguities(job: model.Job) -> list[str]:
     """What the documents leave open about the windows."""
     event_time = _in_event_time(job)
     found = []
-    for _, window in simple_windows(job.window_query.window):
+    for _, window in job_windows(job):
         if isinstance(window, model.Grid):
             found += _grid_ambiguities(window, event_time)
         if isinstance(window, model.Session):

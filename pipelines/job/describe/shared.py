@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from pipelines.core import model
+from pipelines.core.steps import Windowed
 from pipelines.core.time import DAY, format_duration, format_instant
-from pipelines.job.limits import simple_windows
+from pipelines.job.limits import job_windows
 
 POSITIONAL = frozenset({"first", "last", "collect"})
 """Aggregates whose result depends on the order of rows with equal times."""
@@ -67,7 +70,7 @@ def _chain(window: model.Session) -> str:
 def origin_ambiguities(job: model.Job, undocumented: str) -> list[str]:
     """The grids whose place depends on an origin that ``undocumented`` says no page names."""
     found = []
-    for _, window in simple_windows(job.window_query.window):
+    for _, window in job_windows(job):
         if not isinstance(window, model.Grid | model.Session):
             continue
         step_us = window.hop_us if isinstance(window, model.Grid) else window.max_duration_us
@@ -81,9 +84,18 @@ def origin_ambiguities(job: model.Job, undocumented: str) -> list[str]:
 
 def tie_ambiguities(job: model.Job) -> list[str]:
     """The order among rows of equal time, where an aggregate shows it."""
-    if not any(aggregate.function in POSITIONAL for aggregate in job.window_query.aggregates):
+    if not any(aggregate.function in POSITIONAL for aggregate in _aggregates(job)):
         return []
     return [
         "The order among events of equal time is not defined, and first, last and collect show it."
         " Tailrace takes arrival order: arrival time, input partition, sequence."
     ]
+
+
+def _aggregates(job: model.Job) -> Iterator[model.Aggregate]:
+    if job.steps is None:
+        yield from job.window_query.aggregates
+        return
+    for _, rows in job.steps.relations():
+        if isinstance(rows, Windowed):
+            yield from rows.aggregates

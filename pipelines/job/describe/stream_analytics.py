@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pipelines.core import model
+from pipelines.core.steps import Joined, Windowed
 from pipelines.core.time import DAY, SECOND, format_duration
 from pipelines.job.describe.shared import origin_ambiguities, tie_ambiguities
-from pipelines.job.limits import simple_windows
+from pipelines.job.limits import job_windows
 
 CLOSED = "before every partition's greatest time minus its out_of_order (with over: its own timeline's)"
 
@@ -141,14 +142,14 @@ def _timeline_ambiguities(source: model.Input, ordering: model.StreamAnalyticsOr
 def query_ambiguities(job: model.Job) -> list[str]:
     """What the documents leave open about the query, its windows and the end of the log."""
     found = []
-    for _, window in simple_windows(job.window_query.window):
+    for _, window in job_windows(job):
         found += _window_ambiguities(window)
-    grids = [window for _, window in simple_windows(job.window_query.window) if isinstance(window, model.Grid)]
-    if grids and not job.window_query.group_by:
+    grids = [window for _, window in job_windows(job) if isinstance(window, model.Grid)]
+    if grids and _has_window_without_keys(job):
         found.append("A window without events in a query without keys: nothing is said. Tailrace writes no row.")
     found += origin_ambiguities(job, "is on no page")
-    if job.window_query.join is not None:
-        found += _join_ambiguities(job.window_query.join)
+    for kind in _join_kinds(job):
+        found += _join_ambiguities(kind)
     if job.end_of_log == "hold":
         found.append(
             "A window that ends exactly at the watermark: the pages emit up to the watermark, though an event at it may"
@@ -194,12 +195,24 @@ def _grid_ambiguities(window: model.Grid) -> list[str]:
     return found
 
 
-def _join_ambiguities(join: model.Join) -> list[str]:
+def _has_window_without_keys(job: model.Job) -> bool:
+    if job.steps is None:
+        return not job.window_query.group_by
+    return any(isinstance(rows, Windowed) and not rows.keys for _, rows in job.steps.relations())
+
+
+def _join_kinds(job: model.Job) -> list[str]:
+    if job.steps is None:
+        return [] if job.window_query.join is None else [job.window_query.join.kind]
+    return [rows.kind for _, rows in job.steps.relations() if isinstance(rows, Joined)]
+
+
+def _join_ambiguities(kind: str) -> list[str]:
     found = [
         "A join's bound: DATEDIFF counts boundaries crossed, so 12:00:59 and 12:01:00 are a minute apart, while other"
         " pages speak of elapsed time. Tailrace counts boundaries."
     ]
-    if join.kind == "left":
+    if kind == "left":
         found.append(
             "The time of a left event without a partner is given as a duration after its own, though matching counts"
             " boundaries. Tailrace takes the duration, and the event's own time if that would lie before it."

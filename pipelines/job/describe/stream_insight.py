@@ -5,7 +5,7 @@ from __future__ import annotations
 from pipelines.core import model
 from pipelines.core.time import format_duration
 from pipelines.job.describe.shared import origin_ambiguities, tie_ambiguities
-from pipelines.job.limits import simple_windows
+from pipelines.job.limits import job_windows
 
 CLOSED = "at or before the last CTI"
 
@@ -162,7 +162,7 @@ def _edge_ambiguities(source: model.Input, ordering: model.StreamInsightOrdering
 def query_ambiguities(job: model.Job) -> list[str]:
     """What the documents leave open about windows and shutdown."""
     found = []
-    windows = [window for _, window in simple_windows(job.window_query.window)]
+    windows = [window for _, window in job_windows(job)]
     if any(isinstance(window, model.Grid) for window in windows):
         found.append(
             "A window's result lasts as long as the window or is a point at its end, by the output policy and the"

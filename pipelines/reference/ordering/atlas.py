@@ -21,10 +21,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pipelines.core.model import AtlasOrdering, Fate, Grid, Job, Session, Verdict
-from pipelines.core.values import grouping_key
 from pipelines.plan.initial_state import InitialState, InitialStates, TimelineState
 from pipelines.reference import sessions, windows
-from pipelines.reference.events import Event, Ordered, Profile, Row, passes
+from pipelines.reference.events import Event, Ordered, Profile, Row, sources_of, window_of
 from pipelines.reference.sessions import GapSessions
 
 LATE_REASON = "Input document arrived late."
@@ -137,7 +136,7 @@ class Processor:
             if bound_us is not None and time_us < bound_us and not self._fitting(event, time_us):
                 verdict = "dropped"
         elif self._windowed(event):
-            window, closed_us = self.job.window_query.window, self.closed_until_us()
+            window, closed_us = window_of(self.job), self.closed_until_us()
             assert isinstance(window, Grid)
             spans = windows.starts_on_grid(window, time_us, time_us + 1)
             missed = tuple(start for start, end in spans if closed_us is not None and end <= closed_us)
@@ -151,20 +150,15 @@ class Processor:
         )
 
     def _windowed(self, event: Event) -> bool:
-        return event.arrival.input in self.job.window_query.sources
-
-    def _chain(self, event: Event) -> tuple[object, ...]:
-        window = self.job.window_query.window
-        assert isinstance(window, Session)
-        return tuple(grouping_key(event.read[column]) for column in window.partition_by)
+        return window_of(self.job) is not None and event.arrival.input in sources_of(self.job)
 
     def _fitting(self, event: Event, time_us: int) -> bool:
-        return self.sessions is not None and bool(self.sessions.fits(self._chain(event), time_us))
+        return self.sessions is not None and bool(self.sessions.fits(event.chain, time_us))
 
     def _join_session(self, event: Event, time_us: int) -> int | None:
-        if self.sessions is None or not passes(self.job.window_query, event.read):
+        if self.sessions is None or not event.passes:
             return None
-        return self.sessions.put(self._chain(event), time_us)
+        return self.sessions.put(event.chain, time_us)
 
     def _pass_time(self, event: Event) -> None:
         """The row has been taken: the clock stands at its arrival, and sessions whose end was reached are closed."""
@@ -193,7 +187,7 @@ def order(job: Job, log: Sequence[Event], initial_states: InitialStates | None =
     rows = sorted((row for one in processors.values() for row in one.rows()), key=lambda row: row.arrived)
     closed_us = [
         _closed_at_end_us(processors[name], None if initial_states is None else initial_states[name])
-        for name in job.window_query.sources
+        for name in sources_of(job)
     ]
     return Ordered(
         tuple(fates),
@@ -224,7 +218,7 @@ def _recall(watermarks: Watermarks, seen: Sequence[TimelineState]) -> None:
 
 
 def _processor(job: Job, name: str, log: Sequence[Event], initial_states: InitialStates | None) -> Processor:
-    ordering, window = job.ordering(name), job.window_query.window
+    ordering, window = job.ordering(name), window_of(job)
     assert isinstance(ordering, AtlasOrdering)
     heard = {one.arrival.input_partition for one in log if one.arrival.input == name}
     if initial_states is not None:
@@ -234,7 +228,7 @@ def _processor(job: Job, name: str, log: Sequence[Event], initial_states: Initia
     watermarks = Watermarks(ordering.allowed_lateness_us, partitions)
     if initial_states is not None:
         _recall(watermarks, initial_states[name].before)
-    by_gap = isinstance(window, Session) and name in job.window_query.sources
+    by_gap = isinstance(window, Session) and name in sources_of(job)
     return Processor(
         job, ordering, watermarks, GapSessions(window.timeout_us) if by_gap and isinstance(window, Session) else None
     )

@@ -21,7 +21,7 @@ from pipelines.core.model import Fate, Grid, Job, Session, Sliding, Snapshot, St
 from pipelines.core.values import grouping_key
 from pipelines.plan.initial_state import InitialStates, TimelineState, timeline_values
 from pipelines.reference import sessions, windows
-from pipelines.reference.events import Event, Ordered, Profile, Row
+from pipelines.reference.events import Event, Ordered, Profile, Row, sources_of
 
 
 @dataclass(slots=True)
@@ -148,9 +148,9 @@ class SettledWindows:
     def __init__(
         self, job: Job, log: Sequence[Event], timelines: Timelines, carried: Mapping[str, frozenset[int]]
     ) -> None:
-        self.join = job.window_query.join
+        self.join = None if job.steps is not None else job.window_query.join
         self.bounds: list[tuple[dict[str, object], int | None]] = []
-        for name in (self.join.left, self.join.right) if self.join else job.window_query.sources:
+        for name in sources_of(job):
             part = job.input(name)
             heard: set[int | None] = set()
             for (other, partition, key), line in timelines.items():

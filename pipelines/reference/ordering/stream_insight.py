@@ -25,7 +25,7 @@ from typing import Literal
 from pipelines.core.model import Count, Fate, Grid, Input, Job, Snapshot, StreamInsightOrdering, Verdict
 from pipelines.plan.initial_state import Clock, InitialStates
 from pipelines.reference import lifetimes
-from pipelines.reference.events import Event, Ordered, Profile, Row, passes
+from pipelines.reference.events import Event, Ordered, Profile, Row, sources_of
 
 Kind = Literal["point", "interval", "start", "end"]
 Issued = tuple[Event, int]
@@ -168,25 +168,27 @@ def order(job: Job, log: Sequence[Event], initial_states: InitialStates | None =
     last_us: dict[str, int | None] = {}
     for part in job.inputs:
         stream = Stream(part, _ordering(job, part.name))
-        reaching = [initial_states[name] for name in (part.name, *_imports(job, part.name))] if initial_states else []
-        for initial_state in reaching:
+        states = [initial_states[name] for name in (part.name, *_imports(job, part.name))] if initial_states else []
+        for initial_state in states:
             stream.take(initial_state.clock)
         for event, cti_us in _rows_and_ctis(job, part, log, issued):
             if event is not None:
                 items.append(stream.step(event))
             if cti_us is not None:
                 stream.advance(cti_us)
-        for initial_state in reaching:
+        for initial_state in states:
             stream.take(initial_state.clock_at_end)
         last_us[part.name] = stream.current_us
     items.sort(key=lambda item: item.event.position)
-    rows = [_row(item) for item in items if item.kind != "end" and item.verdict != "dropped"]
-    ctis_us = [last_us[name] for name in job.window_query.sources]
+    counted = [item for item in items if item.kind != "end" and item.verdict != "dropped"]
+    sources = sources_of(job)
+    reaching = [_row(item) for item in counted if item.event.passes and item.event.arrival.input in sources]
+    ctis_us = [last_us[name] for name in sources]
     return Ordered(
         tuple(item.fate() for item in items),
-        tuple(rows),
+        tuple(map(_row, counted)),
         settled=lambda end_us, _: all(one is not None and end_us <= one for one in ctis_us),
-        horizon_us=_horizon_us(job, rows, ctis_us),
+        horizon_us=_horizon_us(reaching, ctis_us),
     )
 
 
@@ -250,12 +252,11 @@ def _rows_and_ctis(
         yield item, cti_us
 
 
-def _horizon_us(job: Job, rows: Sequence[Row], ctis_us: Sequence[int | None]) -> int | None:
-    """The greatest finite endpoint or CTI of what the query reads: where lifetimes that never end stop to count."""
+def _horizon_us(rows: Sequence[Row], ctis_us: Sequence[int | None]) -> int | None:
+    """The greatest finite endpoint or CTI of what the windows take: where lifetimes that never end stop to count."""
     known = [one for one in ctis_us if one is not None]
     for row in rows:
-        if row.input in job.window_query.sources and passes(job.window_query, row.read):
-            known += [row.start_us] if row.end_us is None else [row.start_us, row.end_us]
+        known += [row.start_us] if row.end_us is None else [row.start_us, row.end_us]
     return max(known, default=None)
 
 

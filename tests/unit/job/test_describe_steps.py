@@ -1,0 +1,100 @@
+"""What ``tailrace check`` says of a query of several steps."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from pipelines.core.model import Aggregate, Column, Grid, Job, Reference
+from pipelines.core.steps import (
+    Analysed,
+    Analytic,
+    Computed,
+    Filtered,
+    InputRows,
+    Joined,
+    Output,
+    Projected,
+    Referenced,
+    ReferenceRows,
+    Side,
+    Step,
+    StepRows,
+    Steps,
+    Windowed,
+)
+from pipelines.core.time import DAY, HOUR, MINUTE
+from pipelines.job.describe import ambiguities, describe_policy, describe_read_range, remarks
+from pipelines.job.limits import limits_exceeded
+from pipelines.job.load import parse_job
+
+ROWS = parse_job(
+    """
+tailrace: 1
+job: speeding
+profile: stream_analytics
+inputs: {cars: {columns: "at TIMESTAMP, plate STRING, speed DOUBLE", timestamp_by: at}}
+ordering: {late_arrival: 5m}
+query: {from: cars, select: {plate: plate, kmh: "speed * 1.609"}, where: "speed > 50"}
+"""
+)
+
+
+def with_steps(steps: tuple[Step, ...], *outputs: Output, references: tuple[Reference, ...] = ()) -> Job:
+    return dataclasses.replace(ROWS, query=Steps(steps, outputs), references=references)
+
+
+def test_a_row_output_is_described_by_what_it_takes_keeps_and_gives() -> None:
+    assert (
+        "Output output: takes each event of cars that counts, then keeps those with speed > 50, then gives plate,"
+        " kmh = speed * 1.609." in describe_policy(ROWS)
+    )
+    assert describe_read_range(ROWS) == [
+        "An output range [from, to) reads arrivals [from - E - max(K, L), to + L] with E = 5m, K = 0s, L = 5m."
+    ]
+
+
+def test_every_step_and_output_has_a_sentence() -> None:
+    hourly = Windowed(InputRows("cars"), Grid(HOUR, HOUR), (Computed("plate", "`plate`"),), (Aggregate("n", "count"),))
+    before = Analytic("before", "lag", "n", partition_by=("plate",), when="n > 1", within_us=DAY)
+    machines = Side("m", Filtered(ReferenceRows("machines"), "line = 'a'"))
+    looked_up = Referenced(Side("c", StepRows("hourly")), machines, (("plate", "plate"),), kind="left")
+    job = with_steps(
+        (Step("hourly", hourly),),
+        Output("changes", Analysed(StepRows("hourly"), (before,))),
+        Output("lines", Projected(looked_up, (Computed("line", "m.line"),))),
+        Output("pairs", Joined(Side("a", InputRows("cars")), Side("b", StepRows("hourly")), MINUTE, 0, 5)),
+        references=(Reference("machines", (Column("plate", "string"), Column("since", "timestamp")), "since"),),
+    )
+    told = [sentence for sentence in describe_policy(job) if sentence.startswith(("Step", "Output", "Reference"))]
+    assert told == [
+        "Step hourly: takes each event of cars that counts, then counts in windows by plate: n = count(*)"
+        " (tumbling, 1h, (start, end], with ends at 0001-01-01T00:00:00Z and every 1h from there).",
+        "Output changes: takes each row of hourly, then adds before = lag of n by plate among rows with n > 1 within"
+        " the last 1d.",
+        "Output lines: takes each row of hourly, then looks up what takes each row of machines, then keeps those with"
+        " line = 'a' where c.plate = m.plate; a row that matches none stays, then gives line = m.line.",
+        "Output pairs: joins cars (a) with hourly (b) within DATEDIFF(minute, a, b) from 0 to 5.",
+        "Reference data machines comes in snapshots: a row is served by the newest one whose since is at or before its"
+        " system timestamp.",
+    ]
+    assert describe_read_range(job) == [
+        "An output range [from, to) reads arrivals [from - E - max(K, L), to + L] with E = 5m, K = 1d1h, L = 5m.",
+        "Of reference data machines it reads the snapshots from the one that holds at from - 0s until to + 0s.",
+    ]
+    assert not remarks(job)
+    assert any("boundaries" in sentence for sentence in ambiguities(job))
+
+
+def test_limits_name_the_step_that_exceeds_them() -> None:
+    long = Step("weeks", Windowed(InputRows("cars"), Grid(8 * DAY, 8 * DAY), (), (Aggregate("n", "count"),)))
+    job = with_steps((long,), Output("output", StepRows("weeks")))
+    assert limits_exceeded(job) == ["weeks: 8d exceeds the product's 7d"]
+    assert remarks(job)[0].startswith("weeks: 8d does not divide a day")
+
+
+def test_a_column_of_over_must_be_a_key_of_every_window_over_its_input() -> None:
+    job = with_steps((), Output("output", Windowed(InputRows("cars"), Grid(HOUR, HOUR), (), ())))
+    over = dataclasses.replace(job.inputs[0], over=("plate",))
+    assert limits_exceeded(dataclasses.replace(job, inputs=(over,))) == [
+        "cars: over column 'plate' is not a grouping key, which the product demands"
+    ]
