@@ -1,4 +1,4 @@
-"""``query: {pipeline: ..}`` of a job file: an Atlas pipeline gives query, event time and settings of the ordering."""
+"""``query: {pipeline: ..}`` of a job file: an Atlas pipeline, its event time and settings of ordering."""
 
 from __future__ import annotations
 

@@ -93,9 +93,8 @@ class Scope:
             if operator is None:
                 return record([(name, here.value(one)) for name, one in node.items() if one != "$$REMOVE"])
             if len(node) > 1:
-                raise here.refused(
-                    f"{operator} and '{next(n for n in node if n != operator)}' cannot both be there; keep one"
-                )
+                other = next(name for name in node if name != operator)
+                raise here.refused(f"{operator} and '{other}' cannot both be there; keep one")
             return here._called(operator, node[operator])
         constant = literal(node)
         if constant is None:

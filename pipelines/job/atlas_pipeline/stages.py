@@ -44,7 +44,7 @@ OUTPUT = "output"
 
 @dataclass(frozen=True, slots=True)
 class Translated:
-    """A pipeline as query, time of its input, settings of ``ordering``, name of its source, and choices made."""
+    """The meaning of a pipeline: query, its input's time, settings of ``ordering``, its source, choices made."""
 
     query: Steps
     timestamp_by: str | None

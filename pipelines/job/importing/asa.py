@@ -121,7 +121,7 @@ def _reference(job: Imported, source: Source, guess: Guess) -> dict[str, object]
     if "{date}" not in source.path_pattern.lower() and not source.refreshed:
         return {"columns": columns, "effective": "static"}
     job.open_points.append(
-        f"{source.name} changes over time: ingest each snapshot with the time it is valid from in {_SNAPSHOT} (Q85)"
+        f"{source.name} changes: ingest each snapshot with the time from which it is valid in {_SNAPSHOT} (Q85)"
     )
     return {"columns": f"{columns}, {_SNAPSHOT} TIMESTAMP", "effective": _SNAPSHOT}
 
