@@ -6,7 +6,7 @@ from pipelines.core import model
 from pipelines.core.time import DAY, format_duration, format_instant
 from pipelines.job.describe import atlas, stream_analytics, stream_insight
 from pipelines.job.describe.shared import window_words
-from pipelines.job.describe.steps import describe_references, describe_steps
+from pipelines.job.describe.steps import describe_references, describe_steps, script_remarks
 from pipelines.job.limits import job_windows
 from pipelines.plan.bounded_reads import why_whole_log
 from pipelines.plan.read_range import reach_of
@@ -82,7 +82,7 @@ def remarks(job: model.Job) -> list[str]:
             found.append(f"{name}: without timestamp_by the ordering policy does not apply")
         if isinstance(ordering, model.StreamInsightOrdering) and not stream_insight.advances(ordering):
             found.append(f"{name}: nothing advances time but punctuations in the log")
-    return found
+    return found if job.steps is None else [*found, *script_remarks(job.steps)]
 
 
 def _input_words(source: model.Input, ordering: model.Ordering) -> list[str]:
