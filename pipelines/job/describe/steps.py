@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from pipelines.core import model
@@ -25,8 +26,13 @@ from pipelines.core.steps import (
 from pipelines.core.time import UNIT_US, format_duration
 from pipelines.job.describe.shared import window_sentences
 
+_QUOTED_NAME = re.compile(r"`(\w+)`")
 _WIDEST = 12
 """Of more columns the first are named, and how many there are."""
+_STAR = {"CAST(`input_partition` AS BIGINT)", "`arrival_time`"}
+"""The columns of an event hub that * adds."""
+_NOT_COMPARED = re.compile(r"NOT \([^()]* (=|<>|<|>|<=|>=|LIKE) ")
+_TEXT_COMPARED = re.compile(r"(=|<>|LIKE|IN \() ?'")
 
 
 def step_sentences(job: model.Job, steps: Steps) -> list[str]:
@@ -48,6 +54,47 @@ def reference_sentences(job: model.Job) -> list[str]:
             f" at or before its {time}."
         )
     return sentences
+
+
+def script_remarks(steps: Steps) -> list[str]:
+    """Open points of the query language that a script depends on (Q24, Q31, Q39)."""
+    if not steps.ansi:
+        return []
+    found = []
+    for name, rows in steps.relations():
+        texts = _expressions(rows)
+        if set(texts) >= _STAR:
+            found.append(
+                f"{name}: in the product * also gives EventProcessedUtcTime, a clock that no log has; it is left out"
+            )
+        if any(_NOT_COMPARED.search(text) for text in texts):
+            found.append(
+                f"{name}: NOT is applied to a comparison; where a value is null, neither the comparison nor its opposite is"
+                " true in Tailrace, and one page reads as if the opposite were"
+            )
+        if any(_TEXT_COMPARED.search(text) for text in texts):
+            found.append(
+                f"{name}: text is compared exactly, and no page says whether the product ignores case"
+                " (string_comparison changes it)"
+            )
+    return list(dict.fromkeys(found))
+
+
+def _expressions(rows: Rows) -> list[str]:
+    """The expressions of one relation that decide which rows there are and what they contain."""
+    match rows:
+        case Filtered(condition=condition):
+            return [condition]
+        case Projected(columns=columns):
+            return [one.expression for one in columns]
+        case Analysed(functions=functions):
+            return [text for one in functions for text in (one.argument, one.when) if text is not None]
+        case Windowed(keys=keys, aggregates=aggregates):
+            return [*(one.expression for one in keys), *(one.argument or "" for one in aggregates)]
+        case Joined(condition=str(condition)) | Referenced(condition=str(condition)):
+            return [condition]
+        case _:
+            return []
 
 
 def _text(rows: Rows, job: model.Job) -> str:
@@ -78,13 +125,13 @@ def _phrases(rows: Rows, job: model.Job) -> list[str]:
 def _phrase(rows: Filtered | Projected | Applied | Analysed | Windowed, job: model.Job) -> str:
     match rows:
         case Filtered(condition=condition):
-            return f"keeps those with {condition}"
+            return f"keeps those with {_plain(condition)}"
         case Projected(columns=columns):
             return f"gives {_listed([_column(one) for one in columns])}"
         case Applied(argument=argument, name=name, of=kind, outer=outer):
             what = "element" if kind == "array" else "property"
             without = "stays" if outer else "is left out"
-            return f"makes a row of each {what} of {argument} ({name}); a row without one {without}"
+            return f"makes a row of each {what} of {_plain(argument)} ({name}); a row without one {without}"
         case Analysed(functions=functions):
             return f"adds {_listed([_analytic(one) for one in functions])}"
         case Windowed(window=window, keys=keys, aggregates=aggregates, partition_by=apart):
@@ -115,7 +162,7 @@ def _source(rows: Rows, job: model.Job) -> str:
 
 def _conditions(keys: Sequence[tuple[str, str]], condition: str | None, left: str, right: str) -> str:
     parts = [f"{left}.{_plain(one)} = {right}.{_plain(other)}" for one, other in keys]
-    parts += [condition] if condition is not None else []
+    parts += [_plain(condition)] if condition is not None else []
     return f" where {' and '.join(parts)}" if parts else ""
 
 
@@ -124,7 +171,7 @@ def _analytic(one: Analytic) -> str:
     where = "" if one.argument is None else f" of {_plain(one.argument)}"
     which = f", {one.offset} rows before" if one.function == "lag" and one.offset != 1 else ""
     by = f" by {', '.join(map(_plain, one.partition_by))}" if one.partition_by else ""
-    when = f" among rows with {one.when}" if one.when is not None else ""
+    when = f" among rows with {_plain(one.when)}" if one.when is not None else ""
     within = "in its interval of" if one.function == "is_first" else "within the last"
     return f"{one.name} = {of}{where}{which}{by}{when} {within} {format_duration(one.within_us)}"
 
@@ -143,9 +190,8 @@ def _column(one: Computed) -> str:
 
 
 def _plain(expression: str) -> str:
-    """An expression that is a quoted name, without its quotes."""
-    bare = expression.replace("`", "")
-    return bare if bare.replace(".", "").replace("_", "").isalnum() else expression
+    """An expression with plain names unquoted."""
+    return _QUOTED_NAME.sub(r"\1", expression)
 
 
 def _window(window: model.Window, profile: model.Profile) -> str:

@@ -99,3 +99,31 @@ def test_a_column_of_over_must_be_a_key_of_every_window_over_its_input() -> None
     assert limits_exceeded(dataclasses.replace(job, inputs=(over,))) == [
         "cars: over column 'plate' is not a grouping key, which the product requires"
     ]
+
+
+def test_a_script_is_warned_of_the_open_points_that_it_depends_on() -> None:
+    def script(text: str, more: str = "") -> list[str]:
+        return remarks(
+            parse_job(
+                f"""
+tailrace: 1
+job: speeding
+profile: stream_analytics
+inputs: {{cars: {{columns: "at TIMESTAMP, plate STRING, speed DOUBLE"}}}}
+{more}
+query: {{sql: "{text}"}}
+"""
+            )
+        )
+
+    select = "SELECT plate FROM cars TIMESTAMP BY at WHERE"
+    assert script(f"{select} speed > 50 AND plate IS NOT NULL") == []
+    assert script("SELECT * FROM cars TIMESTAMP BY at") == [
+        "output: in the product * also gives EventProcessedUtcTime, a clock that no log has; it is left out"
+    ]
+    assert script(f"{select} NOT speed > 50")[0].startswith("output: NOT stands over a comparison")
+    assert script(f"{select} plate LIKE 'A%'") == [
+        "output: text is compared exactly, and no page says whether the product ignores case (string_comparison changes"
+        " it)"
+    ]
+    assert script(f"{select} plate = 'A'", "string_comparison: ignore_case") == []
