@@ -121,7 +121,7 @@ query: {{sql: "{text}"}}
     assert script("SELECT * FROM cars TIMESTAMP BY at") == [
         "output: in the product * also gives EventProcessedUtcTime, a clock that no log has; it is left out"
     ]
-    assert script(f"{select} NOT speed > 50")[0].startswith("output: NOT stands over a comparison")
+    assert script(f"{select} NOT speed > 50")[0].startswith("output: NOT is applied to a comparison")
     assert script(f"{select} plate LIKE 'A%'") == [
         "output: text is compared exactly, and no page says whether the product ignores case (string_comparison changes"
         " it)"
