@@ -69,8 +69,8 @@ def script_remarks(steps: Steps) -> list[str]:
             )
         if any(_NOT_COMPARED.search(text) for text in texts):
             found.append(
-                f"{name}: NOT is applied to a comparison; where a value is null, neither the comparison nor its opposite"
-                " is true in Tailrace, and one page reads as if the opposite were"
+                f"{name}: NOT is applied to a comparison; where a value is null, neither the comparison nor its"
+                " opposite is true in Tailrace, and one page reads as if the opposite were"
             )
         if any(_TEXT_COMPARED.search(text) for text in texts):
             found.append(
