@@ -221,6 +221,10 @@ WINDOWS: dict[str, tuple[Rows, Answer]] = {
         select(group(CARS, Session(2 * MINUTE, 60 * MINUTE), COUNT), n="n", s="window_start"),
         [("12:03", 3, "12:00"), ("12:07", 2, "12:03:30")],
     ),
+    "sessions of windows": (
+        select(group(group(CARS, Grid(MINUTE, MINUTE), COUNT), Session(2 * MINUTE, 60 * MINUTE), COUNT), n="n"),
+        [("12:03", 2), ("12:07", 2)],
+    ),
     "sessions chain by their own keys, and partition_by": (
         select(replace(group(CARS, Session(2 * MINUTE, 60 * MINUTE, ("k",)), COUNT), partition_by=("x = 5",)), n="n"),
         [("12:02", 1), ("12:03", 1), ("12:03", 1), ("12:05:30", 1), ("12:07", 1)],

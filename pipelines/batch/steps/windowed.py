@@ -31,10 +31,11 @@ def windowed(rows: Relation, one: Windowed, rules: WindowRules) -> Relation:
     window = _apart(one.window, apart, expressions)
     group_by = tuple(dict.fromkeys((*apart, *keys)))
     query = Query(window, aggregates, group_by=group_by)
-    with_windows = rules.windows if rows.origin == "event" else windows_of_rows
-    groups = aggregate(
-        with_windows(rows.computed(expressions, *rows.hidden), window, group_by), query, (SYSTEM_US, ORDER)
-    )
+    if rows.origin == "event":
+        members = rules.windows(rows.computed(expressions, *rows.hidden), window, group_by)
+    else:
+        members = windows_of_rows(rows.computed(expressions, SYSTEM_US, ORDER), window, group_by)
+    groups = aggregate(members, query, (SYSTEM_US, ORDER))
     if rules.settled is not None:
         columns = {key.expression.strip("`").lower(): name for key, name in zip(one.keys, keys, strict=True)}
         groups = rules.settled(groups, WINDOW_END_US, columns).filter(SETTLED)
