@@ -23,7 +23,7 @@ def messages(
     """``arrivals`` cut into commits at the indices ``cuts``, each commit one file an input; then an announcement of
     them all that asks for the end of the log. One list for each commit, the announcement last."""
     inputs = compiled.job.inputs
-    indices = {part.name: [index for index, one in enumerate(arrivals) if one.input == part.name] for part in inputs}
+    indices = {part.name: [index for index, one in enumerate(arrivals) if one.input == part.log] for part in inputs}
     tables = {part.name: _table(compiled, part, [arrivals[i] for i in indices[part.name]], evaluate) for part in inputs}
     batches: list[list[Message]] = []
     for number, ends in enumerate(zip([0, *cuts], [*cuts, len(arrivals)], strict=True)):

@@ -148,6 +148,10 @@ def _output_rows(case: Case, slices: Sequence[Slice], spark: SparkSession) -> di
     references, evaluate = listed(case.job, case.references), Expressions(spark, ansi=case.job.steps.ansi)
     found: dict[str, list[Row]] = {one.name: [] for one in case.job.steps.outputs}
     for one in slices:
+        if case.output.from_us is not None:
+            one = one._replace(low=max(one.low, case.output.from_us))
+        if one.low >= one.high:
+            continue
         for name, relation in outputs(case.job, one, references, evaluate).items():
             inside = [place for place, time_us in enumerate(relation.times) if time_us in case.output]
             found[name] += row_values(shown(relation.take(inside)))

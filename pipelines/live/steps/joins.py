@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
-from pipelines.core.errors import DataRefused
 from pipelines.core.steps import Joined, Referenced
-from pipelines.core.time import format_instant
 from pipelines.core.values import grouping_key
 from pipelines.live.state.output import Settled
 from pipelines.live.steps.expressions import Evaluate
@@ -57,12 +55,13 @@ def referenced(
     step: Referenced,
     snapshots: Sequence[int],
     looked_up_at: Sequence[int],
+    check: Callable[[int], None],
     evaluate: Evaluate,
 ) -> Relation:
     """A row for each row of reference data that matches, at the time of the stream's row (Q79, Q80).
 
     ``snapshots`` are the times from which each snapshot holds, rising; ``looked_up_at`` is the time that chooses one,
-    by row (Q84, Q85). :class:`DataRefused` for a row before the first snapshot (Q87).
+    by row (Q84, Q85). ``check`` is called for the place of a row before the first one (Q87).
     """
     partners: defaultdict[tuple[int, Hashable], list[int]] = defaultdict(list)
     for place, key in enumerate(_keys(reference, [text for _, text in step.keys], evaluate)):
@@ -71,8 +70,8 @@ def referenced(
     for place, key in enumerate(_keys(rows, [text for text, _ in step.keys], evaluate)):
         number = bisect_right(snapshots, looked_up_at[place])
         if not number:
-            raise _before_first(step.reference.name, looked_up_at[place], snapshots)
-        same = partners.get((snapshots[number - 1], key), []) if key is not None else []
+            check(place)
+        same = partners.get((snapshots[number - 1], key), []) if number and key is not None else []
         near += [(place, other) for other in same]
     structs = {step.rows.name: rows.struct(), step.reference.name: reference.struct()}
     pairs = _completed(near, len(rows), structs, step, evaluate)
@@ -127,11 +126,3 @@ def _pair_order(left: Relation, right: Relation, one: int, other: int | None) ->
     if not comparable:
         return (right_is_later, own, theirs), ()
     return ((theirs, own, True) if right_is_later else (own, theirs, False)), ()
-
-
-def _before_first(name: str, at_us: int, snapshots: Sequence[int]) -> DataRefused:
-    first = f"the first one is of {format_instant(snapshots[0])}" if snapshots else "there is none"
-    return DataRefused(
-        f"reference '{name}' has no snapshot for a row of {format_instant(at_us)}: {first}",
-        hint="ingest an earlier snapshot, or begin the range later",
-    )

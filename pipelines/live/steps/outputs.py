@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from pipelines.core.errors import UsageError
+from pipelines.core.errors import DataRefused, UsageError
 from pipelines.core.model import Input, Job
 from pipelines.core.steps import (
     EVENT_COLUMNS,
@@ -28,6 +28,7 @@ from pipelines.core.steps import (
     Windowed,
     children_of,
 )
+from pipelines.core.time import format_instant
 from pipelines.lakehouse.schema import TIMESTAMP, arrow_type
 from pipelines.live.state.arrivals import Place
 from pipelines.live.state.columns import whole
@@ -147,7 +148,17 @@ class _Computed:
             if rows.kind != EVENT:
                 raise UsageError(f"'{name}' is looked up by arrival time, which a row of several events does not have")
             times = [place[0] for place, _ in rows.orders]
-        return referenced(rows, self._reference(step.reference.rows), step, snapshots, times, self.evaluate)
+
+        def check(place: int) -> None:
+            # rows before the slice are there to be looked back at
+            if self.job.reference(name).effective is not None and rows.times[place] >= self.given.low:
+                first = f"the first one is of {format_instant(snapshots[0])}" if snapshots else "there is none"
+                raise DataRefused(
+                    f"reference '{name}' has no snapshot for a row of {format_instant(times[place])}: {first}",
+                    hint="ingest an earlier snapshot",
+                )
+
+        return referenced(rows, self._reference(step.reference.rows), step, snapshots, times, check, self.evaluate)
 
     def _reference(self, rows: Rows) -> Relation:
         match rows:
