@@ -1,16 +1,15 @@
-"""``<job>/arrivals``: what ``tailrace ingest`` put into the arrival logs, looked at day by day, never made up."""
+"""``<job>/arrivals``: what ``tailrace ingest`` put into the arrival logs, by day of arrival."""
 
 import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import date
-from typing import Any
 
 import dagster as dg
 
 from assets.errors import told
 from assets.keys import SPARK_POOL, arrivals_key
-from assets.ranges import checked_range, days_in, key_of, range_of
+from assets.ranges import days_in, key_of, range_of
 from assets.tables import about_table
 from pipelines.core.errors import UsageError
 from pipelines.core.model import Job
@@ -18,15 +17,16 @@ from pipelines.core.time import format_instant
 from pipelines.lakehouse.arrival_log import end_of_log, log_files
 from pipelines.lakehouse.layout import arrivals_table
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.quality.arrivals import ArrivedDay, OutOfOrder, arrival_order, arrived_days
+from pipelines.quality.check_result import SAMPLE_ROWS
+from pipelines.quality.days import ArrivedDay, arrived_days
 from resources.lakehouse import LakehouseResource
 from resources.spark import SparkResource
 
 _ABOUT = """What arrived, as the broker received it: the logs that the job reads, by the UTC day of arrival.
 
-Tables {tables}. `tailrace ingest` fills them. Materialising a day writes nothing: it looks at what the logs hold for
-that day and reports rows, partitions, first and last arrival and batches. A day without rows is a day without
-arrivals; whether more can still come is what `settled` says of the results."""
+Tables {tables}. `tailrace ingest` fills them. Materialising a day writes nothing: it reads the logs and reports rows,
+partitions, first and last arrival and batches of that day. A day without rows is a day without arrivals; whether more
+can still come is in `settled` of the results."""
 
 
 def arrivals_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.AssetsDefinition:
@@ -62,49 +62,12 @@ def arrivals_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.Ass
         by_day: dict[date, list[ArrivedDay]] = defaultdict(list)
         for day in found:
             by_day[day.day].append(day)
-        for key, _ in days_in(days):
-            held = by_day.get(date.fromisoformat(key), [])
-            context.add_asset_metadata(_of_day(held) | about, partition_key=key)
         context.log.info(f"{sum(day.events for day in found)} events in {len(by_day)} days of {', '.join(tables)}")
+        for key, _ in days_in(days):
+            context.add_asset_metadata(_of_day(by_day[date.fromisoformat(key)]) | about, partition_key=key)
         return dg.MaterializeResult(data_version=dg.DataVersion(_identity(found)))
 
     return arrivals
-
-
-def arrival_order_check(job: Job) -> dg.AssetChecksDefinition:
-    """``arrival_order``: sequence rises and arrival time never falls inside each input partition."""
-
-    @dg.asset_check(
-        asset=arrivals_key(job.name),
-        name="arrival_order",
-        pool=SPARK_POOL,
-        description=(
-            "Inside each input partition sequence rises and arrival_time never falls: over the run's days and against"
-            " all days before; over the whole log when executed on its own. To replay a log out of order is to replay"
-            " something else."
-        ),
-    )
-    def arrival_order_holds(
-        context: dg.AssetCheckExecutionContext, spark: SparkResource, lakehouse: LakehouseResource
-    ) -> dg.AssetCheckResult:
-        days = checked_range(context.run.tags)
-        with told():
-            for part in job.inputs:
-                _end_of(lakehouse.lakehouse, part.name)
-            reports = [arrival_order(spark.session(), lakehouse.lakehouse, part.name, days) for part in job.inputs]
-        named = [row for report in reports for row in report.named]
-        broken = sum(report.broken for report in reports)
-        metadata: dict[str, Any] = {"rows": sum(report.rows for report in reports), "broken": broken}
-        if named:
-            metadata["rows_out_of_order"] = _table(named)
-        first = f"{named[0].input}/{named[0].input_partition}/{named[0].sequence}: {named[0].problem}" if named else ""
-        return dg.AssetCheckResult(
-            passed=not broken,
-            metadata=metadata,
-            description=f"{broken} rows break arrival order, first {first}" if broken else None,
-        )
-
-    return arrival_order_holds
 
 
 def _end_of(lakehouse: Lakehouse, input_name: str) -> str | None:
@@ -120,21 +83,21 @@ def _end_of(lakehouse: Lakehouse, input_name: str) -> str | None:
     return None if end_us is None else format_instant(end_us)
 
 
-def _of_day(held: Sequence[ArrivedDay]) -> dict[str, dg.MetadataValue]:
+def _of_day(days: Sequence[ArrivedDay]) -> dict[str, dg.MetadataValue]:
     """Metadata of one day, over all inputs that have rows in it."""
-    events, punctuations = sum(day.events for day in held), sum(day.punctuations for day in held)
+    events, punctuations = sum(day.events for day in days), sum(day.punctuations for day in days)
     metadata: dict[str, dg.MetadataValue] = {
         "dagster/partition_row_count": dg.MetadataValue.int(events + punctuations),
         "events": dg.MetadataValue.int(events),
         "punctuations": dg.MetadataValue.int(punctuations),
-        "batches": dg.MetadataValue.int(sum(day.batch_count for day in held)),
+        "batches": dg.MetadataValue.int(sum(len(day.batches) for day in days)),
     }
-    if held:
-        metadata["first_arrival"] = dg.MetadataValue.text(format_instant(min(day.first_us for day in held)))
-        metadata["last_arrival"] = dg.MetadataValue.text(format_instant(max(day.last_us for day in held)))
-    for day in held:
-        metadata[f"{day.input}_partitions"] = dg.MetadataValue.text(", ".join(str(number) for number in day.partitions))
-        metadata[f"{day.input}_batches"] = dg.MetadataValue.text(", ".join(day.batches))
+    if days:
+        metadata["first_arrival"] = dg.MetadataValue.text(format_instant(min(day.first_us for day in days)))
+        metadata["last_arrival"] = dg.MetadataValue.text(format_instant(max(day.last_us for day in days)))
+    for day in days:
+        metadata[f"{day.input}_partitions"] = dg.MetadataValue.text(", ".join(map(str, day.partitions)))
+        metadata[f"{day.input}_batches"] = dg.MetadataValue.text(", ".join(day.batches[:SAMPLE_ROWS]))
     return metadata
 
 
@@ -142,11 +105,3 @@ def _identity(found: Sequence[ArrivedDay]) -> str:
     """Names exactly these rows of the log: it changes when a late batch adds to a day."""
     lines = [f"{day.input} {key_of(day.day)} {day.events} {day.punctuations} {day.identity}" for day in found]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-
-def _table(rows: Sequence[OutOfOrder]) -> dg.MetadataValue:
-    records = [
-        dg.TableRecord({name: "all" if value is None else str(value) for name, value in row.as_dict().items()})
-        for row in rows
-    ]
-    return dg.MetadataValue.table(records)

@@ -1,4 +1,4 @@
-"""``<job>/reconciliation`` and ``<job>/report``: the replay beside the live run, and what is to be said of a range."""
+"""``<job>/reconciliation`` and ``<job>/report``: the replay compared with the live run, and the data-quality report."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -22,11 +22,11 @@ from assets.pages import address, page_of_report
 from assets.ranges import checked_range, days_in, range_of
 from assets.replayed import listed
 from assets.tables import about_table
+from pipelines.core.intervals import format_range
 from pipelines.core.model import Job, OutputRange
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import rows_of
-from pipelines.plan.stages import format_ends
-from pipelines.quality.stream_days import is_streamed
+from pipelines.quality.days import is_streamed
 from resources.lakehouse import LakehouseResource
 from resources.spark import SparkResource
 
@@ -48,7 +48,8 @@ def reconciliation_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> 
         code_version=job.fingerprint,
         description=(
             "Every window result that differs between the replay and the live run, with its cause.\n\n"
-            f"Table `reconciliations/{job.name}`, against `{job.stream_windows}`. Without a live run it says so."
+            f"Table `reconciliations/{job.name}`, against `{job.stream_windows}`. Without a live run"
+            " nothing is compared."
         ),
         metadata={"against": job.stream_windows},
     )
@@ -77,7 +78,7 @@ def reconciliation_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> 
 
 
 def matches_stream_check(job: Job) -> dg.AssetChecksDefinition:
-    """``matches_stream``: no true difference; what is downstream of the reconciliation waits for it."""
+    """``matches_stream``: replay and live run do not differ; assets downstream of the reconciliation wait for it."""
 
     @dg.asset_check(
         asset=reconciliation_key(job.name),
@@ -86,8 +87,8 @@ def matches_stream_check(job: Job) -> dg.AssetChecksDefinition:
         pool=SPARK_POOL,
         description=(
             "The replay gives what the live run wrote, but for the rounding of doubles. If it does not, nothing"
-            " downstream is made: `tailrace report` and `tailrace why` tell the differences meanwhile. A warning, which"
-            " blocks nothing, where there is no live run to compare with."
+            " downstream is made: `tailrace report` and `tailrace why` show the differences meanwhile. Without a live"
+            " run to compare with it is a warning, which blocks nothing."
         ),
     )
     def matches_stream(context: dg.AssetCheckExecutionContext, lakehouse: LakehouseResource) -> dg.AssetCheckResult:
@@ -103,10 +104,10 @@ def matches_stream_check(job: Job) -> dg.AssetChecksDefinition:
                 passed=False, severity=dg.AssetCheckSeverity.WARN, description=f"{missing}: nothing was compared"
             )
         if result.passed:
-            return evaluated(replace(result, description=f"no true difference: {result.description}"))
-        # that a row differs is why it is here; status and cause tell more
-        told_rows = tuple({name: value for name, value in row.items() if name != "problem"} for row in result.sample)
-        return evaluated(replace(result, sample=told_rows))
+            return evaluated(replace(result, description=f"no difference: {result.description}"))
+        # every row here differs, so status and cause are enough
+        rows = tuple({name: value for name, value in row.items() if name != "problem"} for row in result.sample)
+        return evaluated(replace(result, sample=rows))
 
     return matches_stream
 
@@ -124,15 +125,15 @@ def report_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.Asset
         kinds={"html"},
         code_version=job.fingerprint,
         description=(
-            "The data-quality report of the run's days: one HTML page that needs nothing else.\n\n"
-            f"`reports/{job.name}` in the lakehouse holds the newest of each range, and beside it, in a folder of the"
-            " same name, all that were made of it. Not made where `matches_stream` fails."
+            "The data-quality report of the run's days: one self-contained HTML page.\n\n"
+            f"`reports/{job.name}` in the lakehouse has the newest report of each range, and in a folder of the same"
+            " name all earlier ones. Not made if `matches_stream` fails."
         ),
     )
     def report(
         context: dg.AssetExecutionContext, spark: SparkResource, lakehouse: LakehouseResource
     ) -> dg.MaterializeResult[None]:
-        from pipelines.report.write import write_report
+        from pipelines.report.write_report import write_report
 
         output = range_of(context)
         with told():
@@ -144,7 +145,7 @@ def report_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.Asset
             "verdict": dg.MetadataValue.text(written.verdict),
             "state": dg.MetadataValue.text(written.state),
             "failed_checks": dg.MetadataValue.int(len(failed)),
-            "run_output": dg.MetadataValue.text(f"[{format_ends(output.from_us, output.to_us)})"),
+            "run_output": dg.MetadataValue.text(format_range(output)),
             "file": dg.MetadataValue.path(written.place),
         }
         if failed:

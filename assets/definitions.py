@@ -10,14 +10,14 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.arrivals import arrival_order_check, arrivals_asset
+from assets.arrivals import arrivals_asset
 from assets.broken import broken_asset, broken_check
-from assets.checks import arrival_contract_check, reproducible_check, window_contract_check
+from assets.checks import spark_checks
 from assets.compared import matches_stream_check, reconciliation_asset, report_asset
 from assets.days_job import days_job
 from assets.partitions import daily
 from assets.replay_job import replay_job
-from assets.replayed import conservation_check, replayed_assets
+from assets.replayed import replayed_assets
 from assets.schedules import daily_schedule
 from assets.sensors import lost_sensor, stale_sensor
 from assets.stream_windows import stream_windows_asset
@@ -29,7 +29,7 @@ from resources.lakehouse import LakehouseResource, lakehouse_root
 from resources.spark import SparkResource
 
 AUTOMATION_VARIABLE = "TAILRACE_AUTOMATION"
-"""Environment variable, ``on`` or ``off``: do schedules and sensors begin switched on? Left out: off."""
+"""Environment variable, ``on`` or ``off``: whether schedules and sensors start switched on. Default: off."""
 _log = logging.getLogger("tailrace")
 
 
@@ -68,14 +68,7 @@ def _of_job(job: Job, path: Path, lakehouse: Lakehouse) -> dg.Definitions:
             reconciliation_asset(job, partitions),
             report_asset(job, partitions),
         ],
-        asset_checks=[
-            arrival_order_check(job),
-            arrival_contract_check(job),
-            conservation_check(job),
-            window_contract_check(job),
-            reproducible_check(job),
-            matches_stream_check(job),
-        ],
+        asset_checks=[*spark_checks(job), matches_stream_check(job)],
         jobs=[replay_job(job, partitions), days_job(job)],
         schedules=[daily_schedule(job.name, path, lakehouse, partitions, started=started)],
         sensors=[
@@ -86,7 +79,7 @@ def _of_job(job: Job, path: Path, lakehouse: Lakehouse) -> dg.Definitions:
 
 
 def automation() -> bool:
-    """Whether schedules and sensors begin switched on: ``TAILRACE_AUTOMATION=on``; :class:`UsageError` if neither."""
+    """Whether schedules and sensors start switched on: ``TAILRACE_AUTOMATION=on``; :class:`UsageError` if neither."""
     chosen = os.environ.get(AUTOMATION_VARIABLE) or "off"
     if chosen not in ("on", "off"):
         raise UsageError(f"'{chosen}' is neither on nor off", key=AUTOMATION_VARIABLE)

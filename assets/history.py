@@ -1,7 +1,7 @@
-"""What Dagster knows of a job's runs, as deeds beside those of the run ledger.
+"""The outcomes of a job's runs, by Dagster's run records and by the run ledger.
 
-The ledger knows every replay, also those of the command line, but not a run that died before it wrote its row, nor on
-another machine whether a process lives, nor that a person stopped it.
+The ledger has every replay, also those of the command line. It does not have a run that died before it wrote its row,
+and does not know whether a process on another machine is alive or whether a person cancelled it. Dagster does.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,11 @@ from assets.replay_job import replayed_by
 from pipelines.core.model import OutputRange
 from pipelines.core.time import MINUTE, from_datetime
 from pipelines.lakehouse.runs import ABANDONED, RUNNING
-from pipelines.quality.losses import Deed, End, deeds_of
+from pipelines.quality.lost_ranges import End, RunOutcome, outcomes_of
+from pipelines.quality.owned_ranges import output_of
 
 LOOK_BACK = timedelta(days=7)
-"""Older failures are history: nobody replays them unasked."""
+"""Older failures are not replayed automatically."""
 _UNDER_WAY = (
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
@@ -30,29 +31,29 @@ _UNDER_WAY = (
 _ENDED_BADLY = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 _WILL_RETRY_TAG, _RETRY_TAG, _REASON_TAG = "dagster/will_retry", "dagster/auto_retry_run_id", "dagster/failure_reason"
 _RETRY_WITHIN_US = 15 * MINUTE
-"""Dagster retries within a minute or so; where its daemon is down nobody waits for it for ever."""
+"""Dagster retries within a minute or so; a retry that takes longer is not waited for."""
 _FOREVER_US = 1 << 62
 
 
-def deeds(instance: dg.DagsterInstance, job_name: str, ledger: Sequence[Mapping[str, Any]]) -> list[Deed]:
-    """Everything that was done to the job's output within :data:`LOOK_BACK`, by ledger and by Dagster.
+def outcomes(instance: dg.DagsterInstance, job_name: str, ledger: Sequence[Mapping[str, Any]]) -> list[RunOutcome]:
+    """The outcomes of all runs over the job's output within :data:`LOOK_BACK`, by the ledger and by Dagster.
 
-    ``ledger`` are the job's rows, with the dead of this machine marked already.
+    ``ledger`` are the job's rows, in which runs of this machine whose process is gone are marked as abandoned.
     """
     since = datetime.now(UTC) - LOOK_BACK
     rows = [row for row in ledger if row["started_at"] >= since]
     found = []
     for record in _records(instance, since):
         output = _output(record.dagster_run, job_name)
-        if output is not None and (deed := _deed(record, output, rows)) is not None:
-            found.append(deed)
-            if deed.end in ("killed", "failed"):
+        if output is not None and (outcome := _outcome(record, output, rows)) is not None:
+            found.append(outcome)
+            if outcome.end in ("killed", "failed"):
                 rows = [_not_running(row) if _is_row_of(row, record, output) else row for row in rows]
-    return found + deeds_of(rows)
+    return found + outcomes_of(rows)
 
 
 def attempts(instance: dg.DagsterInstance, lost: str) -> int:
-    """How many recoveries of this loss were started within :data:`LOOK_BACK`."""
+    """How many recoveries of this lost range were started within :data:`LOOK_BACK`."""
     filters = dg.RunsFilter(tags={LOST_TAG: lost}, created_after=datetime.now(UTC) - LOOK_BACK)
     return len(instance.get_run_records(filters))
 
@@ -72,10 +73,10 @@ def _output(run: dg.DagsterRun, job_name: str) -> OutputRange | None:
     return None
 
 
-def _deed(record: dg.RunRecord, output: OutputRange, rows: Sequence[Mapping[str, Any]]) -> Deed | None:
-    """None where the ledger knows better."""
+def _outcome(record: dg.RunRecord, output: OutputRange, rows: Sequence[Mapping[str, Any]]) -> RunOutcome | None:
+    """The outcome by Dagster's record; None if the ledger's is newer."""
     run = record.dagster_run
-    began_us, ended_us = _times(record)
+    started_us, ended_us = _times(record)
     waits = (
         run.tags.get(_WILL_RETRY_TAG) == "true"
         and _RETRY_TAG not in run.tags
@@ -84,34 +85,33 @@ def _deed(record: dg.RunRecord, output: OutputRange, rows: Sequence[Mapping[str,
     end: End
     if run.status in _UNDER_WAY or waits:
         if any(row["status"] == ABANDONED and _is_row_of(row, record, output) for row in rows) and not waits:
-            # Dagster has not seen yet that its process is gone
+            # Dagster has not noticed yet that the process is gone
             return None
-        # whatever the ledger says of this range, someone is at it
+        # the run is active, so it is the last one over its range whatever the ledger contains
         at_us, end = _FOREVER_US, "done"
     elif run.status == dg.DagsterRunStatus.CANCELED:
-        at_us, end = ended_us, "left_alone"
+        at_us, end = ended_us, "cancelled"
     else:
-        # at its begin: what the run did write counts as later than its failure
-        at_us, end = began_us, "failed" if run.tags.get(_REASON_TAG) == "STEP_FAILURE" else "killed"
-    what = (run.tags.get(_REASON_TAG) or "no reason known").lower().replace("_", " ")
-    return Deed(run.run_id, output, at_us, end, f"Dagster run {run.run_id} failed: {what}")
+        # at its start, so that a replay that the run finished is newer than its failure
+        at_us, end = started_us, "failed" if run.tags.get(_REASON_TAG) == "STEP_FAILURE" else "killed"
+    reason = (run.tags.get(_REASON_TAG) or "no reason known").lower().replace("_", " ")
+    return RunOutcome(run.run_id, output, at_us, end, f"Dagster run {run.run_id} failed: {reason}")
 
 
 def _is_row_of(row: Mapping[str, Any], record: dg.RunRecord, output: OutputRange) -> bool:
-    """Whether a run of the ledger is what this Dagster run did: the same range, in its time."""
-    ends = [None if row[name] is None else from_datetime(row[name]) for name in ("output_from", "output_to")]
-    began_us, ended_us = _times(record)
-    return OutputRange(*ends) == output and began_us <= from_datetime(row["started_at"]) <= ended_us
+    """Whether this Dagster run wrote the ledger's row: the same range, started while the run was active."""
+    started_us, ended_us = _times(record)
+    return output_of(row) == output and started_us <= from_datetime(row["started_at"]) <= ended_us
 
 
 def _not_running(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A row that still says running where Dagster saw the process end: that of another machine."""
+    """The row, abandoned if it is still running: the process was on another machine, and Dagster saw it end."""
     if row["status"] != RUNNING:
         return row
-    return {**row, "status": ABANDONED, "error": "its process is gone, as Dagster saw"}
+    return {**row, "status": ABANDONED, "error": "its process is gone, by Dagster's record"}
 
 
 def _times(record: dg.RunRecord) -> tuple[int, int]:
-    """When the run began and ended, in microseconds; one that goes on ends in no time."""
-    began_us = from_datetime(record.create_timestamp.astimezone(UTC))
-    return began_us, _FOREVER_US if record.end_time is None else round(record.end_time * 1_000_000)
+    """When the run started and ended, in microseconds; the end of an active run is far in the future."""
+    started_us = from_datetime(record.create_timestamp.astimezone(UTC))
+    return started_us, _FOREVER_US if record.end_time is None else round(record.end_time * 1_000_000)

@@ -1,4 +1,4 @@
-"""``<job>_replay``: a replay of any range, with a reason, apart from partitions and their history."""
+"""``<job>_replay``: a replay of any range, with a reason, independent of partitions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
@@ -12,6 +12,7 @@ from assets.partitions import DEFAULT_START
 from assets.ranges import days_in, key_of
 from assets.replayed import counted, logged_replay, of_day, of_run, why
 from pipelines.core.errors import UsageError
+from pipelines.core.intervals import parse_range
 from pipelines.core.model import Job, OutputRange
 from pipelines.core.time import DAY, parse_instant
 from pipelines.plan.definition import Plan, instant_or_none
@@ -24,10 +25,10 @@ _CONFIG = {
     "from": dg.Field(
         dg.Noneable(str),
         default_value=None,
-        description="Begin of the output range, 2013-07-01T00:00:00Z; the log's own",
+        description="Start of the output range, 2013-07-01T00:00:00Z; default: that of the log",
     ),
     "to": dg.Field(
-        dg.Noneable(str), default_value=None, description="End of the output range, excluded; the log's own"
+        dg.Noneable(str), default_value=None, description="End of the output range, excluded; default: that of the log"
     ),
     "reason": dg.Field(str, description="Why history is replayed; kept in the run ledger"),
 }
@@ -45,18 +46,18 @@ def replay_config(job_name: str, output: OutputRange, reason: str) -> dict[str, 
 
 
 def replayed_by(job_name: str, run_config: Mapping[str, Any]) -> OutputRange | None:
-    """The range that this run config asks for; None if it asks for nothing that can be read."""
+    """The range of this run config; None if it has none that can be parsed."""
     config = run_config.get("ops", {}).get(replay_op(job_name), {}).get("config")
     if config is None:
         return None
     try:
-        return _output(config.get("from"), config.get("to"))
+        return parse_range(config.get("from"), config.get("to"))
     except UsageError:
         return None
 
 
 def replay_job(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.JobDefinition:
-    """The job ``<job>_replay``: run config ``from``, ``to`` (left out: the whole log) and ``reason``."""
+    """The job ``<job>_replay``: run config ``from``, ``to`` (default: the whole log) and ``reason``."""
 
     @dg.op(
         name=replay_op(job.name),
@@ -67,8 +68,8 @@ def replay_job(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.JobDefi
     def replay_range(context: dg.OpExecutionContext, spark: SparkResource, lakehouse: LakehouseResource) -> None:
         with told():
             if not context.op_config["reason"].strip():
-                raise UsageError("there is no reason", key="reason", hint="say why: the run ledger keeps it")
-            output = _output(context.op_config["from"], context.op_config["to"])
+                raise UsageError("there is no reason", key="reason", hint="give one: it is kept in the run ledger")
+            output = parse_range(context.op_config["from"], context.op_config["to"])
             summary = logged_replay(context, job, output, lakehouse, spark, context.op_config["reason"])
             plan = summary.plan
             logs = LogReads(job, lakehouse.lakehouse, as_of=plan.versions_by_input)
@@ -84,11 +85,11 @@ def replay_job(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.JobDefi
 
     @dg.job(
         name=replay_name(job.name),
-        # what the launchpad begins with: whoever starts it unchanged is asked for a reason
+        # the default of the launchpad; a run with this empty reason is refused
         config=replay_config(job.name, OutputRange(first_us, first_us + DAY), ""),
         description=(
-            f"Replays {job.name} over any output range and says why. Days that lie in the range as a whole count as"
-            " materialised; of a day that lies in it in part an observation is kept."
+            f"Replays {job.name} over any output range, for the reason given. Days wholly in the range count as"
+            " materialised; a day partly in it gets an observation."
         ),
         executor_def=dg.in_process_executor,
         tags={JOB_TAG: job.name},
@@ -97,19 +98,6 @@ def replay_job(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.JobDefi
         replay_range()
 
     return replay
-
-
-def _output(from_: str | None, to: str | None) -> OutputRange:
-    ends = []
-    for name, text in (("from", from_), ("to", to)):
-        try:
-            ends.append(None if text is None else parse_instant(text))
-        except ValueError as error:
-            raise UsageError(str(error), key=name) from None
-    output = OutputRange(*ends)
-    if output.from_us is not None and output.to_us is not None and output.from_us >= output.to_us:
-        raise UsageError("'from' must lie before 'to': the range is half-open", key="from")
-    return output
 
 
 def _events(
@@ -121,7 +109,7 @@ def _events(
     days: dict[date, WrittenDay],
     names: Sequence[str],
 ) -> Iterator[dg.AssetMaterialization | dg.AssetObservation]:
-    """What the run did to each day it holds, as asset events with the metadata that partitions have."""
+    """An asset event for each day of the run, with the same metadata as a partition has."""
     tags = {"dagster/data_version": fingerprint, "dagster/code_version": job.fingerprint}
     for key in (windows_key(job.name), verdicts_key(job.name)):
         for partition, part, whole in _touched(plan.output, days):
@@ -134,7 +122,7 @@ def _events(
 
 
 def _touched(output: OutputRange, days: dict[date, WrittenDay]) -> Iterator[tuple[str, OutputRange, bool]]:
-    """Days of the range with the part of it in them, and whether that is the whole day. Open ends end with the log."""
+    """Days of the range with their part of it, and whether that is the whole day. Open ends are those of the log."""
     if not days:
         return
     first_us = parse_instant(key_of(min(days)))

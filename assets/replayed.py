@@ -10,8 +10,9 @@ from assets.errors import told
 from assets.keys import SPARK_POOL, WHY_TAG, arrivals_key, verdicts_key, windows_key
 from assets.pages import page_of_report
 from assets.partitions import arrivals_mapping
-from assets.ranges import checked_range, days_in, key_of, range_of
+from assets.ranges import days_in, key_of, range_of
 from assets.tables import about_table
+from pipelines.core.intervals import format_ends, format_range
 from pipelines.core.model import REASONS, Job, OutputRange, Verdict
 from pipelines.core.time import SECOND, to_datetime
 from pipelines.job.describe import describe_policy, describe_read_range
@@ -20,8 +21,7 @@ from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import runs_of
 from pipelines.plan.definition import Plan, instant_or_none
 from pipelines.plan.read_range import reach_of
-from pipelines.plan.stages import describe_plan, format_ends
-from pipelines.quality.conservation import Conservation, conservation
+from pipelines.plan.stages import describe_plan
 from pipelines.quality.days import WrittenDay, written_days
 from pipelines.replay.builder import LogReads, settled_by
 from pipelines.replay.run import replay
@@ -60,7 +60,7 @@ def replayed_assets(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.As
             for partition, part in days_in(output):
                 day = days[date.fromisoformat(partition)]
                 about_day = of_day(logs, plan, part, day, names, windows=key == windows_key(job.name))
-                # all of it goes by partition, because what is told of the run as a whole would be shown first
+                # also the run's metadata goes to each partition: metadata of the run as a whole would be shown first
                 about = about_day | about_run | table
                 context.add_asset_metadata(about, asset_key=key, partition_key=partition)
             yield dg.MaterializeResult(asset_key=key, data_version=dg.DataVersion(summary.output_fingerprint))
@@ -93,54 +93,14 @@ def logged_replay(
     )
 
 
-def conservation_check(job: Job) -> dg.AssetChecksDefinition:
-    """``conservation``: every event has exactly one fate."""
-
-    @dg.asset_check(
-        asset=verdicts_key(job.name),
-        name="conservation",
-        pool=SPARK_POOL,
-        description=(
-            "Every event has exactly one fate: as many fates in the run ledger as events in the arrival logs, every"
-            " verdict an event's, none twice, none missing. Over the run's days; over all that was replayed when"
-            " executed on its own. It fails too where arrivals came after the replay: replay the range again."
-        ),
-    )
-    def conservation_holds(
-        context: dg.AssetCheckExecutionContext, spark: SparkResource, lakehouse: LakehouseResource
-    ) -> dg.AssetCheckResult:
-        with told():
-            found = conservation(spark.session(), lakehouse.lakehouse, job, checked_range(context.run.tags))
-        return dg.AssetCheckResult(
-            passed=found.holds,
-            metadata={
-                "events": found.events,
-                "verdict_rows": found.verdict_rows,
-                "runs": len(found.runs),
-                **({"problems": _problems(found)} if found.problems else {}),
-            },
-            description=(
-                found.problems[0]
-                if found.problems
-                else f"{found.events} events have one fate each; {found.verdict_rows} of them are rows of verdicts"
-            ),
-        )
-
-    return conservation_holds
-
-
-def _problems(found: Conservation) -> dg.MetadataValue:
-    return dg.MetadataValue.table([dg.TableRecord({"problem": problem}) for problem in found.problems])
-
-
 def why(run: dg.DagsterRun) -> dict[str, dg.MetadataValue]:
-    """Metadata that says why a sensor or a schedule started the run; empty where a person did."""
+    """Why a sensor or a schedule started the run, as metadata; empty if a person started it."""
     return {"why": dg.MetadataValue.text(run.tags[WHY_TAG])} if WHY_TAG in run.tags else {}
 
 
 def _reason(run: dg.DagsterRun) -> str:
-    told = f"Dagster run {run.run_id}"
-    return f"{told}: {run.tags[WHY_TAG]}" if WHY_TAG in run.tags else told
+    name = f"Dagster run {run.run_id}"
+    return f"{name}: {run.tags[WHY_TAG]}" if WHY_TAG in run.tags else name
 
 
 def of_run(summary: RunSummary) -> dict[str, dg.MetadataValue]:
@@ -148,7 +108,7 @@ def of_run(summary: RunSummary) -> dict[str, dg.MetadataValue]:
     plan = summary.plan
     return {
         "run_id": dg.MetadataValue.text(summary.run_id),
-        "run_output": dg.MetadataValue.text(f"[{format_ends(plan.output.from_us, plan.output.to_us)})"),
+        "run_output": dg.MetadataValue.text(format_range(plan.output)),
         "run_read": dg.MetadataValue.text(f"[{format_ends(plan.read.from_us, plan.read.to_us)}]"),
         "run_read_rule": dg.MetadataValue.text(plan.read.rule),
         "run_events": dg.MetadataValue.int(summary.events),
@@ -160,9 +120,9 @@ def of_run(summary: RunSummary) -> dict[str, dg.MetadataValue]:
 
 
 def counted(lakehouse: Lakehouse, job: Job) -> list[str]:
-    """Every verdict and reason that a replay of the job ever gave, in the words' own order.
+    """Every verdict and reason that any replay of the job gave, in a fixed order.
 
-    A day tells each of them, zero or not, so that a plot over days has no gaps.
+    Each day has a count for each of them, zero or not, so that a plot over days has no gaps.
     """
     runs = runs_of(lakehouse, job.name)
     given = {name for run in runs for counts in _COUNTS for name in dict(run[counts] or {})}
@@ -174,10 +134,10 @@ def of_day(
 ) -> dict[str, dg.MetadataValue]:
     """Metadata of one output day: what a replay of this day alone would read and give, and where its report is.
 
-    ``names`` is of :func:`counted`. Counts are numbers of their own, because those are what Dagster plots.
+    ``names`` comes from :func:`counted`. Each count is an entry of its own, because Dagster plots those.
     """
     found = logs.of(part)
-    # what settles a range settles its days, also where the summary of the log does and the day's formula has no end
+    # a settled range has settled days, even if it is settled by the log's summary and the day's formula has no end
     ends_us = tuple(table.end_of_log_us for table in plan.reads)
     settled, unsettled = (True, None) if plan.settled else settled_by(found, ends_us)
     read = found.range
@@ -220,8 +180,8 @@ def _specs(job: Job) -> list[dg.AssetSpec]:
 
 
 def _about(job: Job) -> dict[dg.AssetKey, tuple[str, str]]:
-    """Table and first sentence of both assets. Lists show the sentence as it stands, so no Markdown in it."""
-    kept = ": those that did not simply count" if job.keep_verdicts == "exceptions" else ""
+    """Table and first sentence of both assets. Lists show the sentence without rendering Markdown."""
+    kept = ", but for events accepted without a reason" if job.keep_verdicts == "exceptions" else ""
     return {
         windows_key(job.name): (
             windows_table(job),
@@ -229,6 +189,6 @@ def _about(job: Job) -> dict[dg.AssetKey, tuple[str, str]]:
         ),
         verdicts_key(job.name): (
             verdicts_table(job),
-            f"What became of each event, and why, by the UTC day of its arrival{kept}.",
+            f"The verdict on each event, with its reasons, by the UTC day of its arrival{kept}.",
         ),
     }

@@ -1,7 +1,7 @@
-"""Two sensors a job: days that something made stale are replayed again, and ranges that a failed run lost are replayed.
+"""Two sensors a job: one replays stale days again, one replays the ranges that failed or killed runs left.
 
-Both decide from the run ledger, the logs' commits and Dagster's own runs, and start no Spark. They read the job file
-at each tick, because runs do: what is loaded here may be older.
+Both decide from the run ledger, the commits of the logs and Dagster's own runs, without Spark. They read the job file
+at each tick, as runs do: the definitions that are loaded may be older.
 """
 
 import hashlib
@@ -14,17 +14,17 @@ from pathlib import Path
 import dagster as dg
 
 from assets.days_job import range_tags
-from assets.history import LOOK_BACK, attempts, deeds
+from assets.history import LOOK_BACK, attempts, outcomes
 from assets.keys import ATTEMPT_TAG, LOST_TAG, READ_TAG, WHY_TAG, days_name, replay_name
 from assets.replay_job import replay_config
 from pipelines.core.errors import TailraceError
-from pipelines.core.model import Job, OutputRange
+from pipelines.core.intervals import format_ends, format_range
+from pipelines.core.model import Job
 from pipelines.job.load import load_job
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import abandon_dead, runs_of
-from pipelines.plan.definition import instant_or_none
 from pipelines.quality.freshness import StaleDay, stale_days, summary, versions_now
-from pipelines.quality.losses import Loss, losses
+from pipelines.quality.lost_ranges import LostRange, lost_ranges
 from pipelines.replay.builder import LogReads
 
 MAX_ATTEMPTS = 2
@@ -35,7 +35,7 @@ Evaluation = dg.SensorResult | dg.SkipReason
 
 
 def current_job(path: Path, job_name: str) -> Job | dg.SkipReason:
-    """The job as its file says now, or why there is none."""
+    """The job that its file describes now, or why there is none."""
     try:
         job = load_job(path)
     except TailraceError as error:
@@ -57,7 +57,7 @@ def stale_sensor(
         default_status=dg.DefaultSensorStatus.RUNNING if started else dg.DefaultSensorStatus.STOPPED,
         description=(
             "Replays the days again that late arrivals, a corrected batch or a changed job file made stale, and only"
-            " those. Days never replayed are left alone. The cursor holds the last decision: days, and why."
+            " those, never days that were not replayed. The cursor contains the last decision: the days, and why."
         ),
     )
     def stale() -> Evaluation:
@@ -75,14 +75,14 @@ def stale_sensor(
         cursor = json.dumps(decision, ensure_ascii=False)
         if not days:
             return dg.SensorResult(skip_reason=dg.SkipReason("no replayed day is stale"), cursor=cursor)
-        requests = [_replay_again(job, versions, stretch) for stretch in _stretches(days)]
+        requests = [_replay_again(job, versions, consecutive) for consecutive in _consecutive(days)]
         return dg.SensorResult(run_requests=requests, cursor=cursor)
 
     return stale
 
 
 def lost_sensor(job_name: str, path: Path, lakehouse: Lakehouse, *, started: bool) -> dg.SensorDefinition:
-    """``<job>_lost_ranges``: replays what a failed or killed run left undone."""
+    """``<job>_lost_ranges``: replays the ranges that failed or killed runs left."""
 
     @dg.sensor(
         name=f"{job_name}_lost_ranges",
@@ -90,9 +90,9 @@ def lost_sensor(job_name: str, path: Path, lakehouse: Lakehouse, *, started: boo
         minimum_interval_seconds=_EVERY_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING if started else dg.DefaultSensorStatus.STOPPED,
         description=(
-            "Replays the output range of a run that failed or was killed, from the start that its read range gives,"
-            f" and says why: at most {MAX_ATTEMPTS} times for a range and a cause within {LOOK_BACK.days} days. What a"
-            " person stopped is left alone."
+            "Replays the output range of a run that failed or was killed, and records why: at most"
+            f" {MAX_ATTEMPTS} times for a range and a cause within {LOOK_BACK.days} days. A run that a person"
+            " cancelled is not replayed."
         ),
     )
     def lost(context: dg.SensorEvaluationContext) -> Evaluation:
@@ -104,19 +104,19 @@ def lost_sensor(job_name: str, path: Path, lakehouse: Lakehouse, *, started: boo
             ledger = runs_of(lakehouse, job.name)
         except TailraceError as error:
             return dg.SkipReason(f"the lakehouse cannot be read: {error}")
-        found = losses(deeds(context.instance, job.name, ledger))
+        found = lost_ranges(outcomes(context.instance, job.name, ledger))
         if not found:
             return dg.SkipReason("no range is lost")
         requests, given_up = [], []
-        for loss in found:
-            tried = attempts(context.instance, _name(loss))
+        for one in found:
+            name, tried = format_range(one.output), attempts(context.instance, _counted_by(one))
             if tried >= MAX_ATTEMPTS:
-                given_up.append(f"{_told(loss.output)} was replayed {tried} times and lost again: {loss.deed.error}")
+                given_up.append(f"{name} was replayed {tried} times and lost again: {one.run.error}")
                 continue
             try:
-                requests.append(_recover(job, lakehouse, loss, tried + 1))
+                requests.append(_recover(job, lakehouse, one, tried + 1))
             except TailraceError as error:
-                given_up.append(f"{_told(loss.output)} cannot be planned again: {error}")
+                given_up.append(f"{name} cannot be planned again: {error}")
         for sentence in given_up:
             context.log.warning(sentence)
         if not requests:
@@ -126,20 +126,20 @@ def lost_sensor(job_name: str, path: Path, lakehouse: Lakehouse, *, started: boo
     return lost
 
 
-def _stretches(days: Sequence[StaleDay]) -> Iterator[list[StaleDay]]:
-    """Days in a row become one run."""
-    stretch = list(days[:1])
+def _consecutive(days: Sequence[StaleDay]) -> Iterator[list[StaleDay]]:
+    """The days in groups without a gap, each of which becomes one run."""
+    group = list(days[:1])
     for before, day in pairwise(days):
         if day.day - before.day != timedelta(days=1):
-            yield stretch
-            stretch = []
-        stretch.append(day)
-    yield stretch
+            yield group
+            group = []
+        group.append(day)
+    yield group
 
 
 def _replay_again(job: Job, versions: dict[str, int], days: Sequence[StaleDay]) -> dg.RunRequest:
     first, last = days[0].day.isoformat(), days[-1].day.isoformat()
-    # the same days are asked for again only when something else made them stale, or they were replayed meanwhile
+    # the same days get another run only if something else made them stale or they were replayed meanwhile
     state = [first, last, job.fingerprint, sorted(versions.items()), sorted({run for day in days for run in day.runs})]
     key = hashlib.sha256(json.dumps(state).encode()).hexdigest()[:16]
     why = "; ".join(dict.fromkeys(why for day in days for why in day.why))
@@ -149,30 +149,22 @@ def _replay_again(job: Job, versions: dict[str, int], days: Sequence[StaleDay]) 
     )
 
 
-def _recover(job: Job, lakehouse: Lakehouse, loss: Loss, attempt: int) -> dg.RunRequest:
-    read = LogReads(job, lakehouse).of(loss.output).range
-    begin = instant_or_none(read.from_us) or "the beginning"
-    reason = (
-        f"run {loss.deed.run} lost {_told(loss.output)} ({loss.deed.end}: {loss.deed.error});"
-        f" attempt {attempt}, reading from {begin}"
-    )
+def _recover(job: Job, lakehouse: Lakehouse, lost: LostRange, attempt: int) -> dg.RunRequest:
+    read, name = LogReads(job, lakehouse).of(lost.output).range, format_range(lost.output)
+    ends = format_ends(read.from_us, read.to_us)
+    reason = f"run {lost.run.run_id} lost {name} ({lost.run.end}: {lost.run.error}); attempt {attempt}, reads [{ends}]"
     return dg.RunRequest(
-        run_key=f"{job.name}:lost:{loss.deed.run}:{_told(loss.output)}",
-        run_config=replay_config(job.name, loss.output, reason),
+        run_key=f"{job.name}:lost:{lost.run.run_id}:{name}",
+        run_config=replay_config(job.name, lost.output, reason),
         tags={
             WHY_TAG: reason,
-            LOST_TAG: _name(loss),
+            LOST_TAG: _counted_by(lost),
             ATTEMPT_TAG: str(attempt),
-            READ_TAG: f"[{begin}, {instant_or_none(read.to_us) or 'the end'}]",
+            READ_TAG: f"[{ends}]",
         },
     )
 
 
-def _name(loss: Loss) -> str:
-    """What attempts are counted by: the range, and how it was lost."""
-    return f"{_told(loss.output)} {loss.deed.end}"
-
-
-def _told(output: OutputRange) -> str:
-    begin = instant_or_none(output.from_us) or "the beginning"
-    return f"[{begin}, {instant_or_none(output.to_us) or 'the end'})"
+def _counted_by(lost: LostRange) -> str:
+    """Attempts are counted by the range and by how it was lost."""
+    return f"{format_range(lost.output)} {lost.run.end}"

@@ -1,4 +1,4 @@
-"""``<job>/stream_windows``: what the live run wrote, day by day. Dagster looks at it and never makes it."""
+"""``<job>/stream_windows``: the windows of the live run by day, which Dagster observes and never makes."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,14 +9,14 @@ from assets.errors import told
 from assets.keys import stream_windows_key
 from assets.ranges import key_of
 from pipelines.core.model import Job
-from pipelines.quality.stream_days import StreamDay, stream_days
+from pipelines.quality.days import StreamDay, stream_days
 from resources.lakehouse import LakehouseResource
 
 _ABOUT = """The window results of the live run, by the UTC day on which the window ends.
 
-Table `{table}`, which `tailrace stream` or the streaming job itself writes. *Observe* it and each of its days is told:
-rows, and a data version that changes when the day's files do. A day that is new or changed then counts as
-materialised, because the live run has made it; Dagster itself never does."""
+Table `{table}`, which `tailrace stream` or the streaming job itself writes. *Observe* it to see the rows of each
+day, and a data version that changes when the day's files do. A day that is new or changed then counts as materialised,
+because the live run has made it; Dagster itself never does."""
 _VERSION_TAG = "dagster/data_version"
 
 
@@ -34,7 +34,7 @@ def stream_windows_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> 
         skippable=True,
     )
 
-    # Dagster gives the types of its other decorators, not of this one
+    # Dagster has types for its other decorators, not for this one
     @dg.multi_observable_source_asset(name=f"{job.name}__stream_windows", specs=[spec])  # type: ignore[untyped-decorator]
     def stream_windows(context: dg.AssetExecutionContext, lakehouse: LakehouseResource) -> Iterator[dg.ObserveResult]:
         with told():
@@ -46,10 +46,10 @@ def stream_windows_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> 
         changed = 0
         for day in days:
             if key_of(day.day) in known:
-                context.log_event(dg.AssetObservation(key, **_told(day)))
+                context.log_event(dg.AssetObservation(key, **_event(day)))
                 if before.get(key_of(day.day), {}).get(_VERSION_TAG) != day.identity:
                     changed += 1
-                    context.log_event(dg.AssetMaterialization(key, **_told(day)))
+                    context.log_event(dg.AssetMaterialization(key, **_event(day)))
         context.log.info(f"{len(days)} days in {job.stream_windows}, {changed} of them new or changed")
         yield from ()
 
@@ -57,6 +57,6 @@ def stream_windows_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> 
     return stream_windows
 
 
-def _told(day: StreamDay) -> dict[str, Any]:
+def _event(day: StreamDay) -> dict[str, Any]:
     rows = {} if day.rows is None else {"dagster/partition_row_count": dg.MetadataValue.int(day.rows)}
     return {"partition": key_of(day.day), "metadata": rows, "tags": {_VERSION_TAG: day.identity}}

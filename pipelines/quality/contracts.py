@@ -1,8 +1,8 @@
-"""Contracts of ``arrivals/<input>`` and ``windows/<job>``, derived from the job and held by pandera on Spark.
+"""Contracts of ``arrivals/<input>`` and ``windows/<job>``, derived from the job and checked by pandera on Spark.
 
-pandera decides whether a table keeps its contract; it never raises on Spark and never names a row, so its verdict is
-read from ``frame.pandera.errors`` and the rows are found here by the same rules. It also takes TIMESTAMP and
-TIMESTAMP_NTZ for one type, and names inside nested types for part of one, so types are compared here.
+pandera decides whether a table keeps its contract. On Spark it neither raises nor names a row, so its result is read
+from ``frame.pandera.errors`` and the rows are found here by the same rules. Types are compared here too: pandera takes
+TIMESTAMP and TIMESTAMP_NTZ for one type, and compares the field names inside nested types.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from pipelines.core.time import format_duration, format_instant
 from pipelines.lakehouse.layout import ARRIVALS, WINDOWS, Layout, arrivals_table, windows_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import plain
-from pipelines.quality.aggregate_types import payload_type, result_types
-from pipelines.quality.checks import SAMPLE, CheckResult, keys_are_unique
+from pipelines.quality.check_result import SAMPLE_ROWS, CheckResult, keys_are_unique
+from pipelines.quality.result_types import payload_type, result_types
+from pipelines.quality.table_rows import table_rows
 
 if TYPE_CHECKING:
     from pandera.pyspark import DataFrameSchema
@@ -43,9 +44,9 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """What a table promises: ``columns`` as (name, type, may be null), ``rules``, ``unique`` columns (or none).
+    """``columns`` of a table as (name, type, may be null), its ``rules``, and the columns ``unique`` together, if any.
 
-    ``key`` names a row to a person.
+    ``key`` are the columns that identify a row in messages.
     """
 
     name: str
@@ -60,12 +61,12 @@ class Contract:
 def arrivals_contract(part: Input) -> Contract:
     """The contract of ``arrivals/<input>``. Needs an active Spark session, which parses the payload's types."""
     rules = [
-        Rule("arrival_time", "lies in the years 1 to 9999", "NOT year(arrival_time) BETWEEN 1 AND 9999"),
-        Rule("input_partition", "is there for every event", "kind = 'event' AND input_partition IS NULL"),
+        Rule("arrival_time", "is in the years 1 to 9999", "NOT year(arrival_time) BETWEEN 1 AND 9999"),
+        Rule("input_partition", "is set for every event", "kind = 'event' AND input_partition IS NULL"),
         Rule("input_partition", "is not negative", "input_partition < 0"),
         Rule("sequence", "is not negative", "sequence < 0"),
         Rule("kind", "is event or punctuation", "kind NOT IN ('event', 'punctuation')"),
-        Rule("punctuation_time", "is there for every punctuation", "kind = 'punctuation' AND punctuation_time IS NULL"),
+        Rule("punctuation_time", "is set for every punctuation", "kind = 'punctuation' AND punctuation_time IS NULL"),
         Rule("punctuation_time", "is null for every event", "kind = 'event' AND punctuation_time IS NOT NULL"),
         Rule("arrival_date", "is the UTC date of arrival_time", "arrival_date <> to_date(arrival_time)"),
     ]
@@ -97,7 +98,7 @@ def windows_contract(job: Job, spark: SparkSession) -> Contract:
     keys, aggregates = result_types(job, spark)
     names = tuple(name_of(column) for column in job.query.group_by)
     rules = [
-        Rule("window_end", "lies in the years 1 to 9999", "NOT year(window_end) BETWEEN 1 AND 9999"),
+        Rule("window_end", "is in the years 1 to 9999", "NOT year(window_end) BETWEEN 1 AND 9999"),
         Rule("output_date", "is the UTC date of window_end", "output_date <> to_date(window_end)"),
         *_window_rules(job),
     ]
@@ -130,51 +131,42 @@ def windows_contract(job: Job, spark: SparkSession) -> Contract:
     )
 
 
-def check_arrivals(
-    spark: SparkSession, lakehouse: Lakehouse, part: Input, output: OutputRange, *, blocking: bool = True
-) -> CheckResult:
-    """Whether ``arrivals/<input>`` keeps its contract over ``output``; a log not written has no rows."""
-    return check(spark, lakehouse, arrivals_contract(part), output, blocking=blocking)
+def check_arrivals(spark: SparkSession, lakehouse: Lakehouse, part: Input, output: OutputRange) -> CheckResult:
+    """Whether ``arrivals/<input>`` keeps its contract over ``output``; a log that is not written has no rows."""
+    return _check(spark, lakehouse, arrivals_contract(part), output)
 
 
-def check_windows(
-    spark: SparkSession, lakehouse: Lakehouse, job: Job, output: OutputRange, *, blocking: bool = True
-) -> CheckResult:
+def check_windows(spark: SparkSession, lakehouse: Lakehouse, job: Job, output: OutputRange) -> CheckResult:
     """Whether ``windows/<job>`` keeps its contract over the window ends in ``output``."""
-    return check(spark, lakehouse, windows_contract(job, spark), output, blocking=blocking)
+    return _check(spark, lakehouse, windows_contract(job, spark), output)
 
 
-def check(
-    spark: SparkSession, lakehouse: Lakehouse, contract: Contract, output: OutputRange, *, blocking: bool
-) -> CheckResult:
-    """Whether the table keeps ``contract`` over ``output``."""
+def _check(spark: SparkSession, lakehouse: Lakehouse, contract: Contract, output: OutputRange) -> CheckResult:
     if lakehouse.open(contract.table) is None:
-        return CheckResult(contract.name, True, blocking, 0, (), f"{contract.table} is not written yet: no rows")
-    frame = spark.read.format("delta").load(lakehouse.uri(contract.table))
-    condition = contract.layout.condition(output)
-    return check_frame(frame if condition is None else frame.filter(condition), contract, blocking=blocking)
+        return CheckResult(contract.name, True, True, 0, (), f"{contract.table} is not written yet: no rows")
+    return check_frame(table_rows(spark, lakehouse, contract.table, contract.layout.condition(output)), contract)
 
 
-def check_frame(frame: DataFrame, contract: Contract, *, blocking: bool = True) -> CheckResult:
+def check_frame(frame: DataFrame, contract: Contract) -> CheckResult:
     """Whether ``frame`` keeps ``contract``."""
     wrong = _wrong_columns(frame.schema, contract)
     if wrong:
-        # where a type is wrong no rule means anything, and every row is concerned
-        return CheckResult(contract.name, False, blocking, frame.count(), (), _sentence(contract, wrong))
+        # rules assume the right types, so with a wrong one every row fails
+        return CheckResult(contract.name, False, True, frame.count(), (), _sentence(contract, wrong))
     with _cached(frame) as rows:
-        told = _pandera_problems(rows, contract)
-        if not told:
-            checked = f"{len(contract.columns)} columns and {len(contract.rules)} rules of {contract.table} hold"
-            return CheckResult(contract.name, True, blocking, 0, (), checked)
+        found = _pandera_problems(rows, contract)
+        if not found:
+            checked = f"{contract.table} keeps {len(contract.columns)} columns and {len(contract.rules)} rules"
+            return CheckResult(contract.name, True, True, 0, (), checked)
         counts, failed, sample = _broken_rows(rows, contract)
-    # should pandera fail where no row is found, its own words are all there is, and the check fails all the same
-    problems = [f"{rule.column} {_broken(rule)} in {count} row(s)" for rule, count in counts] or told
-    return CheckResult(contract.name, False, blocking, failed, sample, _sentence(contract, problems))
+    # if pandera fails and no row is found, the check fails with pandera's own messages
+    problems = [f"{rule.column} {_broken(rule)} in {count} row(s)" for rule, count in counts] or found
+    return CheckResult(contract.name, False, True, failed, sample, _sentence(contract, problems))
 
 
-def pandera_schema(contract: Contract) -> DataFrameSchema:
-    """The contract as pandera writes it."""
-    pandera = _pandera()
+def _pandera_schema(contract: Contract) -> DataFrameSchema:
+    # importing pandera takes about two seconds, so it waits until a check runs
+    pandera = importlib.import_module("pandera.pyspark")
     checks: dict[str, list[Any]] = {}
     for rule in contract.rules:
         checks.setdefault(rule.column, []).append(pandera.Check(_holds(rule.violated), name=rule.name, error=rule.name))
@@ -188,20 +180,15 @@ def pandera_schema(contract: Contract) -> DataFrameSchema:
     return schema
 
 
-def _pandera() -> Any:
-    # about two seconds, so not before a check runs
-    return importlib.import_module("pandera.pyspark")
-
-
 def _holds(violated: str) -> Callable[[DataFrame], bool]:
     return lambda frame: frame.filter(violated).limit(1).count() == 0
 
 
 def _pandera_problems(rows: DataFrame, contract: Contract) -> list[str]:
-    """pandera's verdict: a line for each broken promise, in its own words; empty if all are kept."""
-    schema = pandera_schema(contract)
+    """One line of pandera for each rule that is broken; empty if all are kept."""
+    schema = _pandera_schema(contract)
     config = importlib.import_module("pandera.config")
-    # an environment variable may turn validation off, and then everything would pass
+    # an environment variable may turn validation off; then everything would pass
     with config.config_context(validation_enabled=True, validation_depth=config.ValidationDepth.SCHEMA_AND_DATA):
         errors: dict[str, dict[str, list[dict[str, str]]]] = schema.validate(rows, lazy=True).pandera.errors or {}
     found = [one for kinds in errors.values() for group in kinds.values() for one in group]
@@ -220,8 +207,8 @@ def _broken_rows(
         F.count_if(anywhere).alias("any"), *(F.count_if(F.col(f"__broken_{index}")) for index in range(len(rules)))
     ).collect()[0]
     counts = [(rule, counted[index + 1]) for index, rule in enumerate(rules) if counted[index + 1]]
-    first = judged.filter(anywhere).orderBy(*_total_order(contract)).limit(SAMPLE).collect()
-    return counts, counted["any"], tuple(_told(row.asDict(), rules, contract) for row in first)
+    first = judged.filter(anywhere).orderBy(*_total_order(contract)).limit(SAMPLE_ROWS).collect()
+    return counts, counted["any"], tuple(_described(row.asDict(), rules, contract) for row in first)
 
 
 def _all_rules(rows: DataFrame, contract: Contract) -> tuple[list[Rule], DataFrame]:
@@ -235,7 +222,7 @@ def _all_rules(rows: DataFrame, contract: Contract) -> tuple[list[Rule], DataFra
 
         same = Window.partitionBy(*(quoted(name) for name in contract.unique))
         rows = rows.withColumn("__copies", F.count(F.lit(1)).over(same))
-        rules.append(Rule(", ".join(contract.unique), "is there once", "__copies > 1"))
+        rules.append(Rule(", ".join(contract.unique), "is unique", "__copies > 1"))
     return rules, rows
 
 
@@ -245,22 +232,22 @@ def _total_order(contract: Contract) -> list[Column]:
     return [F.col(quoted(name)) for name in order]
 
 
-def _told(row: dict[str, Any], rules: Sequence[Rule], contract: Contract) -> dict[str, object]:
+def _described(row: dict[str, Any], rules: Sequence[Rule], contract: Contract) -> dict[str, object]:
     broken = [rule for index, rule in enumerate(rules) if row[f"__broken_{index}"]]
-    told = {name: plain(row[name]) for name in contract.key}
-    told["problem"] = "; ".join(f"{rule.column} {_broken(rule)}" for rule in broken)
+    found = {name: plain(row[name]) for name in contract.key}
+    found["problem"] = "; ".join(f"{rule.column} {_broken(rule)}" for rule in broken)
     if len(broken) == 1 and broken[0].column in row:
-        told["column"], told["value"] = broken[0].column, plain(row[broken[0].column])
-    return told
+        found["column"], found["value"] = broken[0].column, plain(row[broken[0].column])
+    return found
 
 
 def _broken(rule: Rule) -> str:
     return f"breaks '{rule.name}'"
 
 
-def _wrong_columns(held: T.StructType, contract: Contract) -> list[str]:
-    """Columns that are missing, of another type, or not of the contract; exact where pandera is not."""
-    types = {field.name: field.dataType for field in held}
+def _wrong_columns(schema: T.StructType, contract: Contract) -> list[str]:
+    """Columns that are missing, of another type, or not in the contract."""
+    types = {field.name: field.dataType for field in schema}
     wanted = {name: kind for name, kind, _ in contract.columns}
     wrong = []
     for name, kind in wanted.items():
@@ -289,7 +276,7 @@ def _window_rules(job: Job) -> list[Rule]:
 
 
 def _span_rules(window: SimpleWindow, job: Job, window_id: str | None) -> list[Rule]:
-    """How long a window is, and where its grid lies."""
+    """The length of a window, and the grid that it is on."""
     mine = "" if window_id is None else f"window_id = '{window_id}' AND "
     whose = "" if window_id is None else f" ({window_id})"
     length_us = "(unix_micros(window_end) - unix_micros(window_start))"
@@ -302,13 +289,13 @@ def _span_rules(window: SimpleWindow, job: Job, window_id: str | None) -> list[R
             edge = "window_end" if job.profile == "stream_analytics" else "window_start"
             grid = f"{format_instant(align_us + offset_us)} + k * {format_duration(hop_us)}"
             off = f"pmod(unix_micros({edge}) - ({align_us + offset_us}), {hop_us}) <> 0"
-            return [_length(rule, size_us, length_us), rule(edge, f"lies on the grid {grid}", off)]
+            return [_length(rule, size_us, length_us), rule(edge, f"is on the grid {grid}", off)]
         case Sliding(size_us=size_us):
             return [_length(rule, size_us, length_us)]
         case Snapshot() if job.profile == "stream_analytics":
             return [_length(rule, 0, length_us)]
         case Snapshot() | Count() | Session(max_duration_us=None):
-            return [rule("window_end", "lies after window_start", f"{length_us} <= 0")]
+            return [rule("window_end", "is after window_start", f"{length_us} <= 0")]
         case Session(max_duration_us=limit_us):
             assert limit_us is not None
             # at most two segments between check points; its only event may be on the check point that closes it
@@ -317,7 +304,7 @@ def _span_rules(window: SimpleWindow, job: Job, window_id: str | None) -> list[R
 
 
 def _length(rule: Callable[[str, str, str], Rule], size_us: int, length_us: str) -> Rule:
-    return rule("window_end", f"lies {format_duration(size_us)} after window_start", f"{length_us} <> {size_us}")
+    return rule("window_end", f"is {format_duration(size_us)} after window_start", f"{length_us} <> {size_us}")
 
 
 def _sentence(contract: Contract, problems: Sequence[str]) -> str:
@@ -326,7 +313,7 @@ def _sentence(contract: Contract, problems: Sequence[str]) -> str:
 
 @contextmanager
 def _cached(frame: DataFrame) -> Iterator[DataFrame]:
-    """``frame`` kept while pandera runs one job a rule over it."""
+    """``frame`` cached, because pandera runs a Spark job for each rule."""
     frame.persist()
     try:
         yield frame

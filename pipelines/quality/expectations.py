@@ -1,7 +1,7 @@
 """Great Expectations suites over results: ``windows/<job>`` and ``reconciliations/<job>``, never raw events.
 
-The rows go through pandas, where a suite takes a second; on Spark each expectation would be a job. Loading the library
-takes 10 to 20 s, so it is loaded when a suite runs. It is told to send nothing anywhere.
+The rows are checked in pandas, where a suite takes a second; on Spark each expectation would be a job. Importing the
+library takes 10 to 20 s, so it is imported when a suite runs. Its analytics are turned off.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from pipelines.core.model import AnyOf, Job, OutputRange, Snapshot, output_name
 from pipelines.lakehouse.documents import quality_document, write_document
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import plain, plain_rows, rows_of
-from pipelines.quality.checks import SAMPLE, CheckResult, keys_are_unique
+from pipelines.quality.check_result import SAMPLE_ROWS, CheckResult, keys_are_unique
 
 MAX_ROWS = 500_000
-"""Rows that a suite takes; more belong to the contracts, which run on Spark."""
+"""The most rows that a suite checks; the contracts, which run on Spark, have no limit."""
 
 STATUSES = ("different", "missing_in_replay", "missing_in_stream", "duplicated_in_stream")
 ROUNDING = "floating_point_only"
-"""The one cause of a difference that is no difference: doubles that differ by less than rounding explains."""
+"""The cause of a difference that passes: doubles that differ by no more than rounding explains."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """One expectation by its class name in Great Expectations; ``told`` is what a broken one says of a row."""
+    """One expectation by its class name in Great Expectations; ``problem`` describes a row that breaks it."""
 
     kind: str
     arguments: Mapping[str, Any]
-    told: str
+    problem: str
 
 
 def window_expectations(job: Job, columns: Sequence[str]) -> list[Expectation]:
-    """What the rows of ``windows/<job>`` promise; ``columns`` are those that the table should have."""
+    """What every row of ``windows/<job>`` must satisfy; ``columns`` are those that the table must have."""
     query = job.query
     keys = ["window_start", "window_end", "window_id", *map(output_name, query.group_by)]
     never_null = ["window_start", "window_end", "output_date"]
@@ -53,12 +53,12 @@ def window_expectations(job: Job, columns: Sequence[str]) -> list[Expectation]:
         Expectation(
             "ExpectColumnPairValuesAToBeGreaterThanB",
             {"column_A": "window_end", "column_B": "window_start", "or_equal": _may_be_empty(job)},
-            "window_end does not lie after window_start",
+            "window_end is not after window_start",
         ),
     ]
     if keys_are_unique(job):
-        told = "there is another row of this key"
-        found.append(Expectation("ExpectCompoundColumnsToBeUnique", {"column_list": keys}, told))
+        problem = "there is another row of this key"
+        found.append(Expectation("ExpectCompoundColumnsToBeUnique", {"column_list": keys}, problem))
     if isinstance(query.window, AnyOf):
         ids = [name for name, _ in query.window.members]
         arguments = {"column": "window_id", "value_set": ids}
@@ -73,7 +73,7 @@ def window_expectations(job: Job, columns: Sequence[str]) -> list[Expectation]:
 
 
 def reconciliation_expectations() -> list[Expectation]:
-    """What the rows of ``reconciliations/<job>`` promise, the last one being that there is no true difference."""
+    """What every row of ``reconciliations/<job>`` must satisfy; the last one: the sides do not differ."""
     return [
         Expectation(
             "ExpectColumnValuesToBeInSet", {"column": "status", "value_set": list(STATUSES)}, "the status is not known"
@@ -88,9 +88,7 @@ def reconciliation_expectations() -> list[Expectation]:
     ]
 
 
-def check_window_results(
-    lakehouse: Lakehouse, job: Job, output: OutputRange, *, blocking: bool = True
-) -> CheckResult | None:
+def check_window_results(lakehouse: Lakehouse, job: Job, output: OutputRange) -> CheckResult | None:
     """``window_contract``: the suite over ``windows/<job>`` in ``output``; None where the table is not written.
 
     Suite and result are kept as ``_quality/<job>/windows.json``. Raises :class:`UsageError` beyond :data:`MAX_ROWS`.
@@ -98,16 +96,12 @@ def check_window_results(
     rows = rows_of(job, "windows", lakehouse, output)
     if rows is None:
         return None
-    columns = ["window_start", "window_end", "window_id", *map(output_name, job.query.group_by)]
-    keys = tuple(columns)
-    columns += [one.name for one in job.query.aggregates] + ["output_date"]
-    expectations = window_expectations(job, columns)
-    return _check(lakehouse, job, "window_contract", "windows", rows, expectations, keys, blocking)
+    keys = ["window_start", "window_end", "window_id", *map(output_name, job.query.group_by)]
+    columns = [*keys, *(one.name for one in job.query.aggregates), "output_date"]
+    return _check(lakehouse, job, "window_contract", "windows", rows, window_expectations(job, columns), keys)
 
 
-def check_matches_stream(
-    lakehouse: Lakehouse, job: Job, output: OutputRange, *, blocking: bool = True
-) -> CheckResult | None:
+def check_matches_stream(lakehouse: Lakehouse, job: Job, output: OutputRange) -> CheckResult | None:
     """``matches_stream``: no true difference in ``reconciliations/<job>``; None where nothing was ever reconciled.
 
     Suite and result are kept as ``_quality/<job>/reconciliations.json``.
@@ -116,9 +110,8 @@ def check_matches_stream(
     if rows is None:
         return None
     wanted = ("window_start", "window_end", "window_id", *map(output_name, job.query.group_by), "status", "cause")
-    keys = tuple(name for name in wanted if name in rows.column_names)
-    expectations = reconciliation_expectations()
-    return _check(lakehouse, job, "matches_stream", "reconciliations", rows, expectations, keys, blocking)
+    keys = [name for name in wanted if name in rows.column_names]
+    return _check(lakehouse, job, "matches_stream", "reconciliations", rows, reconciliation_expectations(), keys)
 
 
 def _check(
@@ -129,15 +122,14 @@ def _check(
     rows: pa.Table,
     expectations: Sequence[Expectation],
     keys: Sequence[str],
-    blocking: bool,
 ) -> CheckResult:
     if rows.num_rows > MAX_ROWS:
         raise UsageError(
-            f"{table}/{job.name} has {rows.num_rows} rows in this range, and a suite takes {MAX_ROWS}",
+            f"{table}/{job.name} has {rows.num_rows} rows in this range; a suite checks at most {MAX_ROWS}",
             hint="check a shorter range",
         )
     suite, answer = _validated(f"{table}/{job.name}", rows, expectations)
-    result = _judged(name, f"{table}/{job.name}", rows, expectations, answer, keys, blocking)
+    result = _judged(name, f"{table}/{job.name}", rows, expectations, answer, keys)
     document = {"suite": suite, "result": result.as_dict(), "statistics": answer["statistics"]}
     text = json.dumps(document, indent=2, ensure_ascii=False, sort_keys=True)
     write_document(lakehouse, quality_document(job.name, table), text + "\n")
@@ -145,14 +137,14 @@ def _check(
 
 
 def _validated(name: str, rows: pa.Table, expectations: Sequence[Expectation]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The suite, and Great Expectations' answer over ``rows``, both as JSON-ready data."""
+    """The suite, and the result of Great Expectations over ``rows``, both as JSON-ready data."""
     gx = _library()
     frame = _pandas(rows)
     with _quiet():
         context = gx.get_context(mode="ephemeral", project_config=_in_memory())
         suite = gx.ExpectationSuite(
             name=name,
-            # the answer promises no order, so each expectation carries its number
+            # results come in no fixed order, so each expectation has its number
             expectations=[
                 getattr(gx.expectations, one.kind)(**one.arguments, meta={"number": number})
                 for number, one in enumerate(expectations)
@@ -172,9 +164,8 @@ def _judged(
     expectations: Sequence[Expectation],
     answer: Mapping[str, Any],
     keys: Sequence[str],
-    blocking: bool,
 ) -> CheckResult:
-    """The answer as a :class:`CheckResult`: which rows broke which expectation."""
+    """The result as a :class:`CheckResult`: which rows broke which expectation."""
     broken: dict[int, list[str]] = {}
     problems = []
     for one, result in _matched(expectations, answer["results"]):
@@ -182,37 +173,37 @@ def _judged(
             continue
         found = [int(row) for row in result["result"].get("unexpected_index_list") or []]
         for row in found:
-            broken.setdefault(row, []).append(one.told)
-        problems.append(f"{one.told} in {len(found)} row(s)" if found else _whole_table(one, result))
+            broken.setdefault(row, []).append(one.problem)
+        problems.append(f"{one.problem} in {len(found)} row(s)" if found else _whole_table(one, result))
     if not problems:
-        text = f"{len(expectations)} expectations of {table} hold over {rows.num_rows} row(s)"
-        return CheckResult(name, True, blocking, 0, (), text)
+        text = f"{rows.num_rows} row(s) of {table} meet {len(expectations)} expectations"
+        return CheckResult(name, True, True, 0, (), text)
     sample = _sample(rows, broken, keys)
-    return CheckResult(name, False, blocking, len(broken), sample, f"{table}: {'; '.join(problems)}")
+    return CheckResult(name, False, True, len(broken), sample, f"{table}: {'; '.join(problems)}")
 
 
 def _matched(
     expectations: Sequence[Expectation], results: Sequence[Mapping[str, Any]]
 ) -> list[tuple[Expectation, Mapping[str, Any]]]:
     by_number = {result["expectation_config"]["meta"]["number"]: result for result in results}
-    assert sorted(by_number) == list(range(len(expectations))), "there is one answer for each expectation"
+    assert sorted(by_number) == list(range(len(expectations))), "there is one result for each expectation"
     return [(one, by_number[number]) for number, one in enumerate(expectations)]
 
 
 def _whole_table(one: Expectation, result: Mapping[str, Any]) -> str:
     raised = result.get("exception_info") or {}
     text = raised.get("exception_message") or json.dumps(result["result"].get("details") or {}, default=str)
-    return f"{one.told}: {text}"
+    return f"{one.problem}: {text}"
 
 
 def _sample(rows: pa.Table, broken: Mapping[int, Sequence[str]], keys: Sequence[str]) -> tuple[dict[str, object], ...]:
-    first = sorted(broken)[:SAMPLE]
-    told = plain_rows(rows.select(list(keys)).take(pa.array(first, pa.int64())))
-    return tuple({**row, "problem": "; ".join(broken[place])} for row, place in zip(told, first, strict=True))
+    first = sorted(broken)[:SAMPLE_ROWS]
+    named = plain_rows(rows.select(list(keys)).take(pa.array(first, pa.int64())))
+    return tuple({**row, "problem": "; ".join(broken[place])} for row, place in zip(named, first, strict=True))
 
 
 def _pandas(rows: pa.Table) -> Any:
-    """``rows`` for pandas, numbered by its index: nested values as text, no whole number made inexact by a null."""
+    """``rows`` for pandas, numbered by its index: nested values as text, integers exact where a column has nulls."""
     columns: dict[str, pa.ChunkedArray | pa.Array] = {}
     for name in rows.column_names:
         column = rows[name]
@@ -230,7 +221,7 @@ def _library() -> Any:
 
 
 def _in_memory() -> Any:
-    """A project that lives in memory alone: no folder for a docs site, no bars, nothing sent."""
+    """A project in memory: no folder for a docs site, no progress bars, no analytics."""
     base = importlib.import_module("great_expectations.data_context.types.base")
     return base.DataContextConfig(
         store_backend_defaults=base.InMemoryStoreBackendDefaults(init_temp_docs_sites=False),
@@ -239,8 +230,8 @@ def _in_memory() -> Any:
     )
 
 
-class _quiet(warnings.catch_warnings):  # noqa: N801  # used as the context manager that it is
-    """Great Expectations' own deprecations, bars and notes are not the user's."""
+class _quiet(warnings.catch_warnings):  # noqa: N801  # used as a context manager
+    """Hides the deprecation warnings and notes of Great Expectations, which a user cannot act on."""
 
     def __enter__(self) -> None:
         super().__enter__()
@@ -255,7 +246,7 @@ def _without_ids(suite: dict[str, Any]) -> dict[str, Any]:
 
 
 def _may_be_empty(job: Job) -> bool:
-    """Whether a window may begin where it ends, as stream_analytics' snapshots do."""
+    """Whether a window may start where it ends, as snapshots of stream_analytics do."""
     members = job.query.window.members if isinstance(job.query.window, AnyOf) else (("", job.query.window),)
     return job.profile == "stream_analytics" and any(isinstance(window, Snapshot) for _, window in members)
 

@@ -1,7 +1,8 @@
-"""Which days' results still are what a replay would give now, which are not and why, and which day to replay next.
+"""Which days are stale and why, and which day to replay next.
 
-Decided from the run ledger and the logs' own commits: no Spark, and no data but the tail of a log; of a job whose plan
-carries something in, what its summary lacks as well (see :mod:`pipelines.lakehouse.cache.summaries`).
+Decided from the run ledger and the commits of the logs, without Spark. Of the data only the last day of a log is read;
+for a job that needs initial state, also the days that the log's summary lacks
+(:mod:`pipelines.lakehouse.cache.summaries`).
 """
 
 from __future__ import annotations
@@ -26,20 +27,21 @@ from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import runs_of
 from pipelines.lakehouse.schema import TIMESTAMP
 from pipelines.plan.read_range import look_back, reach_of
-from pipelines.quality.conservation import Share, shares
+from pipelines.quality.owned_ranges import OwnedRange, owned_ranges
 from pipelines.replay.builder import LogReads
 
 ALIVE_US = DAY
-"""A partition that said nothing in the last day of its log counts as gone: nobody waits for it."""
-NAMED = 5
+"""An input partition without an arrival in the last day of its log is taken for ended."""
+SAMPLE_REASONS = 5
 """How many reasons a stale day names."""
 
 
 @dataclass(frozen=True, slots=True)
 class StaleDay:
-    """One UTC output day whose results a replay would compute from something else now.
+    """One UTC output day whose results a replay would compute from other arrivals or another job now.
 
-    ``runs`` wrote them; ``why`` holds the first few reasons in sentences, ``versions`` the logs' versions now.
+    ``runs`` are the ids of the runs that wrote them; ``why`` contains the first :data:`SAMPLE_REASONS` reasons in
+    sentences.
     """
 
     day: date
@@ -49,7 +51,7 @@ class StaleDay:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The newest day that no later arrival can change; ``day`` None: there is none, and ``why`` says why."""
+    """The newest day that no later arrival can change (None: there is none), and ``why``, in a sentence."""
 
     day: date | None
     why: str
@@ -62,61 +64,61 @@ def day_range(day: date) -> OutputRange:
 
 
 def versions_now(lakehouse: Lakehouse, job: Job) -> dict[str, int]:
-    """The newest version of each arrival log that is there at which rows changed, by table."""
+    """The newest version at which rows changed, of each arrival log that is written, by table."""
     logs = {arrivals_table(part.name): lakehouse.open(arrivals_table(part.name)) for part in job.inputs}
     return {name: last_change(log) for name, log in logs.items() if log is not None}
 
 
 def is_replayed(lakehouse: Lakehouse, job: Job, day: date) -> bool:
     """Whether successful replays have written the whole day."""
-    return not shares(_replays(lakehouse, job), day_range(day))[1]
+    return not owned_ranges(_replays(lakehouse, job), day_range(day))[1]
 
 
 def stale_days(lakehouse: Lakehouse, job: Job) -> list[StaleDay]:
     """The days, oldest first, that were replayed and are stale now.
 
-    A result is stale if the job means something else than when its run wrote it, or if rows were added to a log, or
-    taken out of it, after the version that its run read, at arrival times inside the read range of what that run wrote
-    of the day. Where a run knew its results to be settled, what arrived after the log's end of then is outside of it.
-    Days on which nothing was replayed are not stale.
+    A result is stale if the job's fingerprint has changed since its run, or if rows were added to a log or removed from
+    it, after the version that the run read, at arrival times inside the read range of the part of the day that the run
+    wrote. If the run was settled, arrivals after the end that the log had then do not count. Days that were never
+    replayed are not stale.
     """
     span = _span(lakehouse, job)
     if span is None:
         return []
     runs = _replays(lakehouse, job)
-    started_us = {run["run_id"]: from_datetime(run["started_at"]) for run in runs}
-    prints = {run["run_id"]: run["job_fingerprint"] for run in runs}
-    settled_us = {run["run_id"]: from_datetime(run["end_of_log"]) for run in runs if run["settled"]}
     found: dict[date, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     logs: LogReads | None = None
-    for share in shares(runs, span)[0]:
-        if prints[share.run_id] != job.fingerprint:
-            why = f"the job file changed: fingerprint {prints[share.run_id][:12]} then, {job.fingerprint[:12]} now"
-            for day, _ in _days(share, span):
-                found[day][share.run_id].append(why)
+    for one in owned_ranges(runs, span)[0]:
+        fingerprint = one.run["job_fingerprint"]
+        if fingerprint != job.fingerprint:
+            why = f"the job file changed: fingerprint {fingerprint[:12]} then, {job.fingerprint[:12]} now"
+            for day, _ in _days(one, span):
+                found[day][one.run_id].append(why)
             continue
-        changes = _changes(lakehouse, job, share, started_us[share.run_id])
+        changes = _changes(lakehouse, job, one)
         if not changes:
             continue
         logs = logs or LogReads(job, lakehouse)
-        for day, part in _days(share, span):
+        settled_us = from_datetime(one.run["end_of_log"]) if one.run["settled"] else None
+        for day, part in _days(one, span):
             read = logs.that_matter(part)
-            ends_us = [us for us in (read.to_us, settled_us.get(share.run_id)) if us is not None]
+            ends_us = [us for us in (read.to_us, settled_us) if us is not None]
             touching = [change for change in changes if change.touches(read.from_us, min(ends_us, default=None))]
             if touching:
-                found[day][share.run_id] += _sentences(touching)
-    return [
-        StaleDay(day, tuple(by_run), tuple(dict.fromkeys(why for run in by_run.values() for why in run))[:NAMED])
-        for day, by_run in sorted(found.items())
-    ]
+                found[day][one.run_id] += _sentences(touching)
+    return [StaleDay(day, tuple(by_run), _first_reasons(by_run)) for day, by_run in sorted(found.items())]
+
+
+def _first_reasons(by_run: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(why for reasons in by_run.values() for why in reasons))[:SAMPLE_REASONS]
 
 
 def newest_settled_day(lakehouse: Lakehouse, job: Job) -> Settled:
-    """The newest UTC day that nothing changes any more, whatever living partitions still bring.
+    """The newest UTC day that no later arrival of a living partition can change.
 
-    Inside a partition arrival times never fall, so what arrived before the slowest one's last word is complete: the
-    plan's own rule is asked whether that alone settles a day. A partition that was silent for :data:`ALIVE_US` at the
-    end of its log is not waited for; where it holds a watermark back, it goes on holding it.
+    Inside a partition arrival times never fall, so the log is complete up to the last arrival of the slowest partition:
+    the plan's own rule decides whether the log up to there settles a day. A partition without an arrival in the last
+    :data:`ALIVE_US` of its log is not waited for; if it delays a watermark, it still does.
     """
     slowest: tuple[int, str] | None = None
     for part in job.inputs:
@@ -127,31 +129,31 @@ def newest_settled_day(lakehouse: Lakehouse, job: Job) -> Settled:
         if slowest is None or end_us < slowest[0]:
             slowest = (end_us, f"{part.name}/{place}")
     assert slowest is not None, "a job has an input"
-    told = f"the slowest partition, {slowest[1]}, last spoke at {format_instant(slowest[0])}"
-    first_us = _first_us(lakehouse, job)
-    assert first_us is not None, "a living partition has an arrival"
-    # a plan knows the log's end to the millisecond only, and must not say otherwise
+    reason = f"the last arrival of the slowest partition, {slowest[1]}, was at {format_instant(slowest[0])}"
+    extent = _extent(lakehouse, job)
+    assert extent is not None, "a living partition has an arrival"
+    # a plan knows the log's end to the millisecond only, and both must agree
     complete_us = slowest[0] // MILLISECOND * MILLISECOND
     logs = LogReads(job, lakehouse, complete_us=complete_us)
     last_us = complete_us // DAY * DAY
-    midnights_us = range(last_us, first_us - (reach_of(job).after_us or 0), -DAY)
+    midnights_us = range(last_us, extent[0] - (reach_of(job).after_us or 0), -DAY)
     newest = bisect_left(midnights_us, True, key=lambda to_us: logs.unsettled(to_us) is None)
     if newest == len(midnights_us):
         why = logs.unsettled(midnights_us[-1] if midnights_us else last_us)
-        return Settled(None, f"no day is settled: {why or told}")
-    return Settled(to_datetime(midnights_us[newest] - DAY).date(), told)
+        return Settled(None, f"no day is settled: {why or reason}")
+    return Settled(to_datetime(midnights_us[newest] - DAY).date(), reason)
 
 
 def living_partitions(lakehouse: Lakehouse, input_name: str) -> dict[int | None, int]:
-    """The last arrival, in microseconds, of each input partition that spoke in the last day of the log.
+    """The last arrival, in microseconds, of each input partition with arrivals in the last day of the log.
 
-    Reads the partition and time columns of the files of that day. None is the partition of punctuations for all.
+    Reads two columns of that day's files. None is the partition of punctuations that apply to all partitions.
     """
     log = lakehouse.open(arrivals_table(input_name))
     ends_us = [file.last_us for file in log_files(log) if file.last_us is not None] if log is not None else []
     if log is None or not ends_us:
         return {}
-    # a file's end is rounded up to the millisecond, so the true end lies at most that much before it
+    # the end of a file is rounded up to the millisecond, so the last arrival is at most that much earlier
     from_us = max(ends_us) - ALIVE_US
     rows = log.to_pyarrow_dataset().to_table(
         columns=["input_partition", "arrival_time"],
@@ -167,66 +169,62 @@ def _replays(lakehouse: Lakehouse, job: Job) -> list[dict[str, Any]]:
     return [run for run in runs_of(lakehouse, job.name) if run["kind"] == "replay"]
 
 
-def _changes(lakehouse: Lakehouse, job: Job, share: Share, started_us: int) -> list[Change]:
+def _changes(lakehouse: Lakehouse, job: Job, one: OwnedRange) -> list[Change]:
+    """What changed in the logs after the run read them."""
     found = []
     for part in job.inputs:
         name = arrivals_table(part.name)
-        log, version = lakehouse.open(name), share.read.get(name)
+        log, version = lakehouse.open(name), one.run["versions_read"].get(name)
         if log is None:
             continue
         if version is None or version > log.version():
-            told = f"run {share.run_id} read another table than {name} is now"
-            found.append(Change(log.version(), None, None, None, told))
+            problem = f"run {one.run_id} read another table than {name} is now"
+            found.append(Change(log.version(), None, None, None, problem))
         else:
-            found += changes_since(log, version, started_us)
+            found += changes_since(log, version, from_datetime(one.run["started_at"]))
     return found
 
 
 def _sentences(changes: Sequence[Change]) -> list[str]:
-    rows: dict[str, list[Change]] = defaultdict(list)
+    by_kind: dict[str, list[Change]] = defaultdict(list)
     for change in changes:
-        rows[change.what].append(change)
-    return [_sentence(what, held) for what, held in rows.items()]
+        by_kind[change.what].append(change)
+    return [_sentence(what, alike) for what, alike in by_kind.items()]
 
 
-def _sentence(what: str, held: Sequence[Change]) -> str:
-    firsts = [change.first_us for change in held if change.first_us is not None]
-    lasts = [change.last_us for change in held if change.last_us is not None]
-    if len(firsts) < len(held) or len(lasts) < len(held):
+def _sentence(what: str, changes: Sequence[Change]) -> str:
+    firsts = [change.first_us for change in changes if change.first_us is not None]
+    lasts = [change.last_us for change in changes if change.last_us is not None]
+    if len(firsts) < len(changes) or len(lasts) < len(changes):
         return f"arrivals {what}"
     last_us = max(lasts) // 1000 * 1000
     return f"arrivals of {format_instant(min(firsts))} to {format_instant(last_us)} {what}"
 
 
-def _days(share: Share, span: OutputRange) -> list[tuple[date, OutputRange]]:
+def _days(one: OwnedRange, span: OutputRange) -> list[tuple[date, OutputRange]]:
     """The days that a run wrote last, each with the part of it that this run wrote."""
-    return [day for part in inside(share.owns, span) for day in days_of(part)]
+    return [day for part in inside(one.parts, span) for day in days_of(part)]
 
 
 def _span(lakehouse: Lakehouse, job: Job) -> OutputRange | None:
-    """Whole days that hold every result the logs can give; None where there is no arrival."""
-    first_us, last_us = _first_us(lakehouse, job), _last_us(lakehouse, job)
-    if first_us is None or last_us is None:
+    """Whole days that contain every result the logs can give; None if there is no arrival."""
+    extent = _extent(lakehouse, job)
+    if extent is None:
         return None
+    first_us, last_us = extent
     late_us = reach_of(job).after_us
     before_us = DAY if late_us is None else late_us
     after_us = look_back(job.query.window) or DAY
     return OutputRange((first_us - before_us) // DAY * DAY, ((last_us + after_us) // DAY + 1) * DAY)
 
 
-def _first_us(lakehouse: Lakehouse, job: Job) -> int | None:
-    firsts = [file.first_us for file in _files(lakehouse, job) if file.first_us is not None]
-    return min(firsts) if firsts else None
-
-
-def _last_us(lakehouse: Lakehouse, job: Job) -> int | None:
-    lasts = [file.last_us for file in _files(lakehouse, job) if file.last_us is not None]
-    return max(lasts) if lasts else None
-
-
-def _files(lakehouse: Lakehouse, job: Job) -> list[Any]:
+def _extent(lakehouse: Lakehouse, job: Job) -> tuple[int, int] | None:
+    """The first and the last arrival in any log of the job, in microseconds; None if there is no arrival."""
     logs = [lakehouse.open(arrivals_table(part.name)) for part in job.inputs]
-    return [file for log in logs if log is not None for file in log_files(log)]
+    files = [file for log in logs if log is not None for file in log_files(log)]
+    firsts = [file.first_us for file in files if file.first_us is not None]
+    lasts = [file.last_us for file in files if file.last_us is not None]
+    return (min(firsts), max(lasts)) if firsts and lasts else None
 
 
 def summary(stale: Sequence[StaleDay]) -> Mapping[str, list[str]]:

@@ -1,4 +1,4 @@
-"""Which output ranges failed or killed runs left behind, and nobody has mended since."""
+"""The output ranges that failed or killed runs left, and that no later run has replayed."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pipelines.core.intervals import inside, outside
 from pipelines.core.model import EVERYTHING, OutputRange
 from pipelines.core.time import from_datetime
 from pipelines.lakehouse.runs import ABANDONED, FAILED, RUNNING, SUCCEEDED
+from pipelines.quality.owned_ranges import output_of
 
-End = Literal["killed", "failed", "done", "left_alone"]
-"""How a run ended: its process is gone, an error was raised, its output stands or is in the making, or a person stopped
-it."""
+End = Literal["killed", "failed", "done", "cancelled"]
+"""How a run ended: its process is gone, it raised an error, it succeeded or is running, or a person cancelled it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
-    """What one run did to an output range, ``at_us`` in time; ``error`` in a sentence where there was one."""
+class RunOutcome:
+    """How a run over ``output`` ended; ``at_us`` orders it among others; ``error`` is a sentence, or empty."""
 
-    run: str
+    run_id: str
     output: OutputRange
     at_us: int
     end: End
@@ -28,48 +28,45 @@ class Deed:
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
-    """An output range whose last run did not end well."""
+class LostRange:
+    """An output range, and the failed or killed run that was the last one over it."""
 
     output: OutputRange
-    deed: Deed
+    run: RunOutcome
 
 
-def losses(deeds: Iterable[Deed]) -> list[Loss]:
-    """The parts of the ranges of failed and killed runs that no later run has taken up, newest failure first.
+def lost_ranges(outcomes: Iterable[RunOutcome]) -> list[LostRange]:
+    """The parts of the ranges of failed and killed runs that no later run covers, newest failure first.
 
-    The last deed on an instant decides for it. What a failure left of a table is not looked at: running the range
-    again gives the same rows whatever is there.
+    The last run over an instant decides for it. The rows that a failed run left do not matter: a replay of the range
+    replaces them.
     """
     free = [EVERYTHING]
     found = []
-    for deed in sorted(deeds, key=lambda deed: (deed.at_us, deed.run), reverse=True):
-        if deed.end in ("killed", "failed"):
-            pieces = inside(free, deed.output)
-            found += [Loss(part, deed) for part in sorted(pieces, key=_begin)]
-        free = outside(free, deed.output)
+    for run in sorted(outcomes, key=lambda run: (run.at_us, run.run_id), reverse=True):
+        if run.end in ("killed", "failed"):
+            found += [LostRange(part, run) for part in sorted(inside(free, run.output), key=_start)]
+        free = outside(free, run.output)
     return found
 
 
-def deeds_of(runs: Iterable[Mapping[str, Any]]) -> list[Deed]:
-    """The run ledger's rows of replays as deeds. Ctrl-C is a person's will, not a loss."""
-    return [_deed(run) for run in runs if run["kind"] == "replay"]
+def outcomes_of(runs: Iterable[Mapping[str, Any]]) -> list[RunOutcome]:
+    """The outcome of each replay in the run ledger. A run ended by Ctrl-C is not lost, but cancelled."""
+    return [
+        RunOutcome(run["run_id"], output_of(run), from_datetime(run["started_at"]), _end(run), run["error"] or "")
+        for run in runs
+        if run["kind"] == "replay"
+    ]
 
 
-def _deed(run: Mapping[str, Any]) -> Deed:
-    ends = [None if run[name] is None else from_datetime(run[name]) for name in ("output_from", "output_to")]
-    error = run["error"] or ""
-    end: End
-    match run["status"]:
-        case status if status == ABANDONED:
-            end = "killed"
-        case status if status == FAILED:
-            end = "left_alone" if error == "KeyboardInterrupt" else "failed"
-        case status:
-            assert status in (RUNNING, SUCCEEDED), status
-            end = "done"
-    return Deed(run["run_id"], OutputRange(*ends), from_datetime(run["started_at"]), end, error)
+def _end(run: Mapping[str, Any]) -> End:
+    if run["status"] == ABANDONED:
+        return "killed"
+    if run["status"] == FAILED:
+        return "cancelled" if run["error"] == "KeyboardInterrupt" else "failed"
+    assert run["status"] in (RUNNING, SUCCEEDED), run["status"]
+    return "done"
 
 
-def _begin(output: OutputRange) -> tuple[bool, int]:
+def _start(output: OutputRange) -> tuple[bool, int]:
     return (output.from_us is not None, output.from_us or 0)

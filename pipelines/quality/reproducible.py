@@ -1,18 +1,18 @@
-"""Whether a replay gives again what it gave: run once more into nothing, at the versions of the logs it read."""
+"""Check ``reproducible``: a replay that is run again at the versions it read gives the same results."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pipelines.core.errors import UsageError
+from pipelines.core.intervals import format_range
 from pipelines.core.model import EVERYTHING, Job, OutputRange
-from pipelines.core.time import format_instant
 from pipelines.lakehouse.layout import WINDOWS, arrivals_table, windows_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import SUCCEEDED, runs_of
-from pipelines.quality.checks import CheckResult
-from pipelines.quality.conservation import Share, shares
+from pipelines.quality.check_result import CheckResult
+from pipelines.quality.owned_ranges import OwnedRange, owned_ranges
+from pipelines.quality.table_rows import table_rows
 from pipelines.replay.builder import make_plan
 
 if TYPE_CHECKING:
@@ -20,52 +20,43 @@ if TYPE_CHECKING:
 
 
 def check_reproducible(spark: SparkSession, lakehouse: Lakehouse, job: Job, output: OutputRange) -> CheckResult:
-    """``reproducible``: each run that wrote a part of ``output`` last, run again, gives the fingerprint it gave.
+    """Run each run that wrote a part of ``output`` last again, without writing, and compare the fingerprints.
 
-    Of :data:`EVERYTHING` the newest run alone is run again. Where no later run wrote over any of a run's windows, the
-    rows of the table are held to the same fingerprint. A run of a job file that has changed since cannot be run again:
-    that fails, and says so.
+    Of :data:`EVERYTHING` only the newest run is run again. If no later run wrote over any of a run's windows, the rows
+    of the table must have the same fingerprint too. A run of an older version of the job file cannot be run again: the
+    check fails.
     """
     runs = [run for run in runs_of(lakehouse, job.name) if run["kind"] == "replay" and run["status"] == SUCCEEDED]
-    owned, _ = shares(runs, output)
+    owned, _ = owned_ranges(runs, output)
     if not owned:
         return _result(["no replay has written any of this range"], 0)
-    by_id = {run["run_id"]: run for run in runs}
     chosen = owned[:1] if output == EVERYTHING else owned
-    problems = [text for share in chosen for text in _problems(spark, lakehouse, job, share, by_id[share.run_id])]
-    return _result(problems, len(chosen))
+    return _result([problem for one in chosen for problem in _problems(spark, lakehouse, job, one)], len(chosen))
 
 
-def _problems(spark: SparkSession, lakehouse: Lakehouse, job: Job, share: Share, run: Mapping[str, Any]) -> list[str]:
+def _problems(spark: SparkSession, lakehouse: Lakehouse, job: Job, one: OwnedRange) -> list[str]:
     from pipelines.replay.evaluate import recompute
     from pipelines.replay.fingerprint import fingerprint
 
-    told = f"run {share.run_id} of {_told(share.wrote)}"
-    if run["job_fingerprint"] != job.fingerprint:
-        return [f"{told} cannot be run again: the job file has changed since; replay the range"]
-    versions = {part.name: share.read[arrivals_table(part.name)] for part in job.inputs}
-    gave, problems = run["output_fingerprint"], []
+    name, table = f"run {one.run_id} of {format_range(one.written)}", windows_table(job)
+    if one.run["job_fingerprint"] != job.fingerprint:
+        return [f"{name} cannot be run again: the job file has changed since; replay the range"]
+    versions = {part.name: one.run["versions_read"][arrivals_table(part.name)] for part in job.inputs}
     try:
-        again = recompute(make_plan(job, share.wrote, lakehouse, as_of=versions), job, lakehouse, spark)
+        again = recompute(make_plan(job, one.written, lakehouse, as_of=versions), job, lakehouse, spark)
     except UsageError as error:
-        return [f"{told} cannot be run again: {error}"]
+        return [f"{name} cannot be run again: {error}"]
+    gave, problems = one.run["output_fingerprint"], []
     if again != gave:
-        problems.append(f"{told} gave {gave}, and now gives {again} from the same arrivals")
-    if share.whole:
-        rows = spark.read.format("delta").load(lakehouse.uri(windows_table(job)))
-        condition = WINDOWS.condition(share.wrote)
-        rows = rows if condition is None else rows.filter(condition)
-        held = fingerprint(rows.drop(WINDOWS.day)).fingerprint
-        if held != gave:
-            problems.append(f"{told} gave {gave}, but {windows_table(job)} holds {held}: it was written past Tailrace")
+        problems.append(f"{name} gave {gave}, and now gives {again} from the same arrivals")
+    if one.whole:
+        rows = table_rows(spark, lakehouse, table, WINDOWS.condition(one.written)).drop(WINDOWS.day)
+        present = fingerprint(rows).fingerprint
+        if present != gave:
+            problems.append(f"{name} gave {gave}, but {table} has {present}: something else has changed the table")
     return problems
 
 
 def _result(problems: list[str], runs: int) -> CheckResult:
     text = "; ".join(problems) or f"{runs} run(s), run again at the versions they read, gave the same fingerprint"
     return CheckResult("reproducible", not problems, False, 0, (), text)
-
-
-def _told(part: OutputRange) -> str:
-    begin = "the beginning" if part.from_us is None else format_instant(part.from_us)
-    return f"[{begin}, {'the end' if part.to_us is None else format_instant(part.to_us)})"

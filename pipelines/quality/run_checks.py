@@ -1,75 +1,78 @@
-"""All checks of a job over a range, in one go."""
+"""All checks of a job over a range."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pipelines.core.errors import TailraceError
 from pipelines.core.model import Job, OutputRange
-from pipelines.lakehouse.layout import arrivals_table
+from pipelines.lakehouse.layout import arrivals_table, windows_table
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.quality.arrivals import OrderReport
-from pipelines.quality.checks import CheckResult
-from pipelines.quality.conservation import Conservation
+from pipelines.quality.check_result import CheckResult
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 STEPS = 4
 """How often :func:`run_checks` calls ``progress``."""
 
 
 def run_checks(
-    job: Job, lakehouse: Lakehouse, output: OutputRange, progress: Callable[[str], None] | None = None
+    job: Job, lakehouse: Lakehouse, output: OutputRange, progress: Callable[[str], None] = lambda _: None
 ) -> tuple[list[CheckResult], list[str]]:
-    """Every check of ``job`` over ``output``, and in sentences which were not run and why. Starts Spark.
+    """Every check of ``job`` over ``output``, and a sentence for each one that was skipped. Starts Spark.
 
     In order: ``arrival_order`` and ``arrival_contract`` of each input, ``conservation``, ``window_schema``,
     ``window_contract``, ``matches_stream``. All are blocking.
     """
-    tell = progress or (lambda _: None)
-    tell("starting Spark")
+    progress("starting Spark")
+    from pipelines.quality.conservation import check_conservation
     from pipelines.quality.contracts import check_windows
     from pipelines.runtime.session import session
 
     spark = session()
-    found: list[CheckResult] = []
+    results: list[CheckResult] = []
     skipped: list[str] = []
-    tell("checking the logs")
+    progress("checking the logs")
     for part in job.inputs:
         if lakehouse.open(arrivals_table(part.name)) is None:
             skipped.append(f"The log of {part.name} is not written, so it was not checked.")
-            continue
-        found += _of_log(job, lakehouse, part.name, output)
-    tell("checking the windows")
-    if lakehouse.open(f"windows/{job.name}") is None:
-        skipped.append("No replay has written windows, so neither they nor the events' fates were checked.")
-        return found, skipped
-    from pipelines.quality.conservation import conservation
-
-    if len(skipped) == 0:
-        found.append(_conserved(conservation(spark, lakehouse, job, output)))
-    found.append(check_windows(spark, lakehouse, job, output))
-    tell("checking the results")
-    found += _suites(job, lakehouse, output, skipped)
-    return found, skipped
+        else:
+            results += _log_checks(spark, lakehouse, job, part.name, output)
+    progress("checking the windows")
+    if lakehouse.open(windows_table(job)) is None:
+        skipped.append("No replay has written windows, so neither windows nor verdicts were checked.")
+        return results, skipped
+    if not skipped:
+        results.append(check_conservation(spark, lakehouse, job, output))
+    results.append(check_windows(spark, lakehouse, job, output))
+    progress("checking the results")
+    _run_suites(job, lakehouse, output, results, skipped)
+    return results, skipped
 
 
-def _of_log(job: Job, lakehouse: Lakehouse, name: str, output: OutputRange) -> list[CheckResult]:
-    from dataclasses import replace
-
-    from pipelines.quality.arrivals import arrival_order
+def _log_checks(
+    spark: SparkSession, lakehouse: Lakehouse, job: Job, input_name: str, output: OutputRange
+) -> list[CheckResult]:
+    from pipelines.quality.arrival_order import check_arrival_order
     from pipelines.quality.contracts import check_arrivals
-    from pipelines.runtime.session import session
 
-    order = _ordered(name, arrival_order(session(), lakehouse, name, output))
-    contract = check_arrivals(session(), lakehouse, job.input(name), output)
-    suffix = f": {name}" if len(job.inputs) > 1 else ""
-    return [replace(result, name=f"{result.name}{suffix}") for result in (order, contract)]
+    results = [
+        check_arrival_order(spark, lakehouse, input_name, output),
+        check_arrivals(spark, lakehouse, job.input(input_name), output),
+    ]
+    suffix = f": {input_name}" if len(job.inputs) > 1 else ""
+    return [replace(result, name=f"{result.name}{suffix}") for result in results]
 
 
-def _suites(job: Job, lakehouse: Lakehouse, output: OutputRange, skipped: list[str]) -> list[CheckResult]:
+def _run_suites(
+    job: Job, lakehouse: Lakehouse, output: OutputRange, results: list[CheckResult], skipped: list[str]
+) -> None:
     from pipelines.quality.expectations import check_matches_stream, check_window_results
 
-    found = []
-    for check, otherwise in (
+    for check, missing in (
         (check_window_results, "No replay has written windows."),
         (check_matches_stream, "Nothing was reconciled, so whether the results match the live run's was not checked."),
     ):
@@ -79,25 +82,6 @@ def _suites(job: Job, lakehouse: Lakehouse, output: OutputRange, skipped: list[s
             skipped.append(f"{str(error)[:1].upper()}{str(error)[1:]}.")
             continue
         if result is None:
-            skipped.append(otherwise)
+            skipped.append(missing)
         else:
-            found.append(result)
-    return found
-
-
-def _ordered(name: str, report: OrderReport) -> CheckResult:
-    if not report.broken:
-        told = f"the {report.rows} row(s) of {arrivals_table(name)} stand in arrival order"
-        return CheckResult("arrival_order", True, True, 0, (), told)
-    sample = tuple(row.as_dict() for row in report.named)
-    told = f"{report.broken} of {report.rows} row(s) of {arrivals_table(name)} break arrival order"
-    return CheckResult("arrival_order", False, True, report.broken, sample, told)
-
-
-def _conserved(report: Conservation) -> CheckResult:
-    if report.holds:
-        told = f"each of {report.events} event(s) has exactly one fate"
-        return CheckResult("conservation", True, True, 0, (), told)
-    sample: Sequence[dict[str, object]] = [{"problem": problem} for problem in report.problems]
-    told = f"{len(report.problems)} problem(s); the first: {report.problems[0]}"
-    return CheckResult("conservation", False, True, len(sample), tuple(sample[:20]), told)
+            results.append(result)

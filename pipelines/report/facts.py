@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -13,10 +13,10 @@ from pipelines.core.model import REASONS, AtlasOrdering, Input, Job, OutputRange
 from pipelines.core.time import from_datetime
 from pipelines.lakehouse.layout import windows_table
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.lakehouse.runs import SUCCEEDED, runs_of
+from pipelines.lakehouse.runs import runs_of
 from pipelines.plan.definition import Plan
-from pipelines.quality.checks import CheckResult
-from pipelines.quality.conservation import shares
+from pipelines.quality.check_result import CheckResult
+from pipelines.quality.owned_ranges import owned_ranges
 from pipelines.replay.builder import make_plan
 from pipelines.report.axes import Bands, Bins, all_bands, bins_over, compact
 from pipelines.report.compare import Comparison, compare
@@ -89,7 +89,7 @@ class Facts:
     checks: tuple[CheckResult, ...]
     unchecked: tuple[str, ...]
     plan: Plan | None
-    runs: tuple[dict[str, Any], ...]
+    runs: tuple[Mapping[str, Any], ...]
     trouble: tuple[str, ...] = field(default=())
 
     @property
@@ -118,8 +118,8 @@ def gather(
     extents = {name: extent for name, (_, found) in sources.items() if (extent := found.extent()) is not None}
     bins = _bins(extents.values())
     runs = [run for run in runs_of(lakehouse, job.name) if windows_table(job) in dict(run["versions_written"] or {})]
-    owned, gaps = shares(runs, output)
-    decided = [part for share in owned for part in share.owns]
+    owned, gaps = owned_ranges(runs, output)
+    decided = [part for one in owned for part in one.parts]
     fates = None if bins is None else fates_of(lakehouse, job, output, bins)
     inputs, known = [], Counter[int]()
     for name, (part, found) in sources.items():
@@ -129,7 +129,6 @@ def gather(
             known.update(of_bins)
     by_verdict = _all_verdicts(fates, known)
     plan, trouble = _plan(job, output, lakehouse)
-    by_id = {run["run_id"]: run for run in runs if run["status"] == SUCCEEDED}
     return Facts(
         job=job,
         lakehouse=lakehouse.root,
@@ -145,7 +144,7 @@ def gather(
         checks=tuple(checks),
         unchecked=tuple(unchecked),
         plan=plan,
-        runs=tuple(by_id[share.run_id] for share in owned),
+        runs=tuple(one.run for one in owned),
         trouble=trouble,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pipelines import __version__
@@ -91,7 +92,7 @@ def _input(one: InputFacts) -> dict[str, Any]:
     }
 
 
-def _run(facts: Facts, run: dict[str, Any]) -> dict[str, Any]:
+def _run(facts: Facts, run: Mapping[str, Any]) -> dict[str, Any]:
     named = ("run_id", "output_from", "output_to", "read_from", "read_to", "versions_read", "versions_written")
     more = ("counts_by_verdict", "counts_by_reason", "output_fingerprint", "job_fingerprint", "finished_at", "engine")
     maps = ("versions_read", "versions_written", "counts_by_verdict", "counts_by_reason", "engine")

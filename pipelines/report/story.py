@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -169,7 +169,7 @@ def range_words(output: OutputRange) -> str:
     return f"from {begin} up to {end}"
 
 
-def reproduce_command(facts: Facts, run: dict[str, Any]) -> str:
+def reproduce_command(facts: Facts, run: Mapping[str, Any]) -> str:
     """The command that makes the windows of ``run`` anew: its range, and the very versions that it read."""
     output = _range_options(run["output_from"], run["output_to"])
     versions = dict(run["versions_read"] or {})

@@ -15,7 +15,7 @@ from report_lakehouse import JOB, NASTY, build
 
 from pipelines.core.model import EVERYTHING
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.quality.checks import CheckResult
+from pipelines.quality.check_result import CheckResult
 from pipelines.report.facts import gather
 from pipelines.report.page import render
 

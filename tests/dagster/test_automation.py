@@ -139,7 +139,7 @@ def test_the_schedule_replays_the_last_day_whose_tolerance_every_partition_has_p
     # the log ends at 2026-03-09T23:59:59Z, less than five minutes before the ninth would be settled
     request = asked(world.schedule())
     assert request.partition_key == "2026-03-08"
-    assert "the slowest partition, cars/0, last spoke at 2026-03-09T23:59:59Z" in request.tags["tailrace/why"]
+    assert "the last arrival of the slowest partition, cars/0, was at 2026-03-09T23:59:59Z" in request.tags["tailrace/why"]
 
 
 def test_a_living_partition_that_lags_holds_a_day_back(world: World) -> None:
@@ -356,7 +356,7 @@ def test_the_range_of_a_failed_run_is_replayed_and_the_reason_recorded(world: Wo
     assert (config["from"], config["to"]) == ("2026-03-02T00:00:00Z", "2026-03-04T00:00:00Z")
     assert config["reason"] == (
         "run run1 lost [2026-03-02T00:00:00Z, 2026-03-04T00:00:00Z) (failed: the disk is full); attempt 1,"
-        " reading from 2026-03-01T22:55:00Z"
+        " reads [2026-03-01T22:55:00Z, 2026-03-04T00:05:00Z]"
     )
     assert request.tags["tailrace/read"] == "[2026-03-01T22:55:00Z, 2026-03-04T00:05:00Z]"
 

@@ -16,7 +16,7 @@ from pipelines.core.model import EVERYTHING, OutputRange
 from pipelines.core.time import HOUR, MINUTE, parse_instant
 from pipelines.job.load import parse_job
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.quality.run import run_checks
+from pipelines.quality.run_checks import run_checks
 from pipelines.report.axes import all_bands, bins_over
 from pipelines.report.events import FileEvents, SparkEvents, events_of
 
@@ -111,4 +111,4 @@ def test_a_log_without_a_replay_is_checked_as_far_as_it_goes(spark: SparkSession
     lakehouse = build(tmp_path / "house", replay=False, hours=len(arrivals()) // 48)
     results, skipped = run_checks(JOB, lakehouse, EVERYTHING)
     assert [result.name for result in results] == ["arrival_order", "arrival_contract"]
-    assert skipped == ["No replay has written windows, so neither they nor the events' fates were checked."]
+    assert skipped == ["No replay has written windows, so neither windows nor verdicts were checked."]

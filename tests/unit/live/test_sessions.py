@@ -7,8 +7,8 @@ from random import Random
 from session_walk import walked
 
 from pipelines.core.model import Session
-from pipelines.live.state.rows import Row
-from pipelines.live.windows.assign import FOREVER, NEVER, end_aligned, kept
+from pipelines.live.state.rows import FOREVER, NEVER, Row
+from pipelines.live.windows.end_aligned import end_aligned, kept
 
 TIMEOUT, LONGEST = 5, 10
 WINDOW = Session(TIMEOUT, LONGEST, (), 0)
@@ -19,7 +19,7 @@ def rows_at(*times: int) -> list[Row]:
 
 
 def kept_at(high: int, *times: int) -> list[int]:
-    return [row.start for row in kept("stream_analytics", WINDOW, rows_at(*times), high)]
+    return [row.start for row in kept(WINDOW, rows_at(*times), high)]
 
 
 def test_sessions_given_step_by_step_are_those_of_all_rows() -> None:
@@ -38,7 +38,7 @@ def test_sessions_given_step_by_step_are_those_of_all_rows() -> None:
             waiting = [row for row in waiting if row not in ready]
             known += ready
             found += end_aligned(window, known, low, high)
-            known, low = kept("stream_analytics", window, known, high), high
+            known, low = kept(window, known, high), high
         assert [(start, end, len(inside)) for start, end, inside in found] == walked(times, timeout, longest), seed
 
 

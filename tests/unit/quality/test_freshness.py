@@ -64,7 +64,9 @@ def test_an_atlas_day_is_settled_once_every_partition_has_closed_its_last_window
     passed = [(0, "03T00:05:00", "03T00:05:00"), (1, "03T00:05:00", "03T00:05:00")]
     later = [(0, "03T00:06:00", "03T00:06:00"), (1, "03T00:07:00", "03T00:07:00")]
     found = settled(tmp_path, ATLAS, *FIRST, *SECOND, *passed, *later)
-    assert found == Settled(date(2026, 3, 2), "the slowest partition, bikes/0, last spoke at 2026-03-03T00:06:00Z")
+    assert found == Settled(
+        date(2026, 3, 2), "the last arrival of the slowest partition, bikes/0, was at 2026-03-03T00:06:00Z"
+    )
     assert plan_is_settled(tmp_path, ATLAS, "02")
     assert not plan_is_settled(tmp_path, ATLAS, "03")
 

@@ -12,7 +12,7 @@ from pipelines.core.errors import UsageError
 from pipelines.core.model import EVERYTHING, OutputRange
 from pipelines.core.time import HOUR, MINUTE, parse_instant
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.quality.checks import CheckResult
+from pipelines.quality.check_result import CheckResult
 from pipelines.reference import engine
 from pipelines.report import compare
 from pipelines.report.facts import Facts, gather

@@ -16,7 +16,7 @@ from pipelines.core.model import EVERYTHING, OutputRange
 from pipelines.core.time import parse_instant
 from pipelines.lakehouse.documents import range_name, write_file
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.quality.checks import CheckResult
+from pipelines.quality.check_result import CheckResult
 from pipelines.report.facts import gather
 from pipelines.report.page import MAX_BYTES, render
 

@@ -1,4 +1,4 @@
-"""Gather the facts, run the checks, write the page."""
+"""Gather the data of a report, run the checks, and write the page."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 from pipelines.core.model import Job, OutputRange
 from pipelines.lakehouse.documents import report_document, write_document, write_file
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.quality.checks import CheckResult
+from pipelines.quality.check_result import CheckResult
 from pipelines.report.story import State
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """A report that was written: where, and what it says.
+class WrittenReport:
+    """Where a report was written, and its verdict and checks; ``unchecked`` are sentences about skipped checks.
 
-    ``kept`` is the copy that no later report of the same range replaces; None where ``out`` chose the place.
+    ``kept`` is the copy that no later report of the same range replaces; None if ``out`` chose the place.
     """
 
     place: str
@@ -48,30 +48,29 @@ def write_report(
     *,
     out: Path | None = None,
     checks: bool = True,
-    progress: Callable[[str], None] | None = None,
-) -> Written:
+    progress: Callable[[str], None] = lambda _: None,
+) -> WrittenReport:
     """Write the report of ``job`` over ``output`` to ``out``, else to ``reports/<job>/<range>.html`` in the lakehouse.
 
-    In the lakehouse it is kept a second time, as ``reports/<job>/<range>/<when>.html``: the history of the range.
-    ``checks`` False leaves out the checks; Spark is then started only where an input's event time is an expression.
+    In the lakehouse a second copy goes to ``reports/<job>/<range>/<when>.html``: the history of the range.
+    ``checks`` False leaves out the checks; Spark is then started only if an input's event time is an expression.
     Raises :class:`EnvironmentUnfit` if the place cannot be written.
     """
-    from pipelines.quality.run import run_checks
+    from pipelines.quality.run_checks import run_checks
     from pipelines.report.facts import gather
     from pipelines.report.page import render
     from pipelines.report.story import verdict
 
-    tell = progress or (lambda _: None)
-    results, unchecked = run_checks(job, lakehouse, output, tell) if checks else ([], ["The checks were left out."])
-    tell("gathering the facts")
+    results, unchecked = run_checks(job, lakehouse, output, progress) if checks else ([], ["The checks were left out."])
+    progress("gathering the data")
     facts = gather(job, lakehouse, output, results, unchecked)
-    tell("drawing the page")
-    page = render(facts)
-    name, kept = report_document(job.name, output), None
+    progress("drawing the page")
+    page, found = render(facts), verdict(facts)
+    kept = None
     if out is None:
-        kept = write_document(
-            lakehouse, f"{name.removesuffix('.html')}/{datetime.now(UTC):%Y-%m-%dT%H%M%S.%f}.html", page
-        )
-    place = write_document(lakehouse, name, page) if out is None else str(write_file(out, page))
-    told = verdict(facts)
-    return Written(place, kept, told.state, told.sentence, facts.checks, facts.unchecked)
+        name = report_document(job.name, output)
+        history = f"{name.removesuffix('.html')}/{datetime.now(UTC):%Y-%m-%dT%H%M%S.%f}.html"
+        kept, place = write_document(lakehouse, history, page), write_document(lakehouse, name, page)
+    else:
+        place = str(write_file(out, page))
+    return WrittenReport(place, kept, found.state, found.sentence, facts.checks, facts.unchecked)
