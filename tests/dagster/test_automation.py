@@ -139,7 +139,9 @@ def test_the_schedule_replays_the_last_day_whose_tolerance_every_partition_has_p
     # the log ends at 2026-03-09T23:59:59Z, less than five minutes before the ninth would be settled
     request = asked(world.schedule())
     assert request.partition_key == "2026-03-08"
-    assert "the last arrival of the slowest partition, cars/0, was at 2026-03-09T23:59:59Z" in request.tags["tailrace/why"]
+    assert (
+        "the last arrival of the slowest partition, cars/0, was at 2026-03-09T23:59:59Z" in request.tags["tailrace/why"]
+    )
 
 
 def test_a_living_partition_that_lags_holds_a_day_back(world: World) -> None:
