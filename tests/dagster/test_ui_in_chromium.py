@@ -258,11 +258,11 @@ def test_the_launchpad_begins_with_a_range_and_asks_for_a_reason(well: Stage) ->
         assert line in page
 
 
-def test_the_plan_stands_in_the_runs_log(well: Stage) -> None:
+def test_the_plan_is_in_the_runs_log(well: Stage) -> None:
     page = well.pages["plan"]
     assert "plan: replay tolls over [2026-03-02T00:00:00Z, 2026-03-06T00:00:00Z)" in page
-    assert "plan: reads the arrivals [2026-03-01T22:55:00Z, 2026-03-06T00:05:00Z] by the rule" in page
-    assert "plan: replaces windows/tolls where window_end lies in" in page
+    assert "plan: read the arrivals [2026-03-01T22:55:00Z, 2026-03-06T00:05:00Z] of arrivals/cars at version" in page
+    assert "plan: replace windows/tolls (not yet written) where window_end is in" in page
 
 
 def test_a_file_that_is_no_job_stands_beside_the_others_with_its_error(well: Stage) -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import count, pairwise
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -24,26 +24,27 @@ from pipelines.batch import engine
 from pipelines.batch.logs import LogSlice
 from pipelines.batch.spark.expressions import SparkExpressions
 from pipelines.batch.spark.local_rows import local_rows
-from pipelines.batch.stream_analytics.watermarks import file_order, task_ranges
+from pipelines.batch.stream_analytics.watermarks import statistics, strategy, task_ranges
 from pipelines.core.model import Arrival, Grid, OutputRange
 from pipelines.core.time import MINUTE, SECOND
 from pipelines.job.expressions import instant_sql
 from pipelines.plan.bounded_reads import BoundedReads, bounded_reads
 from pipelines.plan.initial_state import InitialStates
-from pipelines.plan.watermark_strategy import WatermarkStrategy
+from pipelines.plan.watermark_strategy import SORT, WatermarkStrategy, cell_grid_of
 from pipelines.reference.engine import run
 from pipelines.transcripts.engines import arrival_frame, arrival_frames, reference_outcome, run_batch, tiny_programs
 from pipelines.transcripts.judge import Outcome
 from pipelines.transcripts.listed_history import ListedHistory
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 CASES = int(os.environ.get("TAILRACE_PROPERTY_CASES", "50"))
 PACKED = WatermarkStrategy("packed", "packed", "asked for")
 GRID_CELLS = WatermarkStrategy("packed", "grid_cells", "asked for")
 FILE_ORDER = WatermarkStrategy("file_order", "file_order", "asked for")
 FILE_ORDER_IN_CELLS = WatermarkStrategy("file_order", "grid_cells", "asked for")
+STRATEGIES = (SORT, PACKED, GRID_CELLS, FILE_ORDER, FILE_ORDER_IN_CELLS)
 PROFILES = ("stream_analytics", "atlas", "stream_insight")
 
 # an example on Spark takes a second, so failures are made small by our own means, not by thousands of tries
@@ -94,7 +95,7 @@ def reference(
     one: Example,
     log: Sequence[Arrival] | None = None,
     output: OutputRange | None = None,
-    initial_state: InitialStates | None = None,
+    initial_states: InitialStates | None = None,
 ) -> Outcome:
     return reference_outcome(
         run(
@@ -103,7 +104,7 @@ def reference(
             one.output if output is None else output,
             evaluate=SparkExpressions(),
             instant_sql=instant_sql,
-            initial_states=initial_state,
+            initial_states=initial_states,
         )
     )
 
@@ -176,50 +177,54 @@ def test_the_batch_engine_agrees_with_the_reference_engine(profile: str, tiny_sp
     agrees()
 
 
+def with_cells(seed: int) -> Example:
+    """The next example that ``grid_cells`` can decide; about one in sixteen is."""
+    return next(one for number in count(seed) if cell_grid_of((one := example(number, "stream_analytics")).job))
+
+
 @pytest.mark.spark
-def test_every_method_of_finding_watermarks_agrees_with_the_reference_engine(
+def test_every_watermark_strategy_agrees_with_the_reference_engine(
     tiny_spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # short logs are cut as long ones are: lanes begin where buckets do
-    monkeypatch.setattr(task_ranges, "ROWS_PER_TASK", 15)
-    for module in ("core.facts", "batch.bounds", "batch.lanes"):
-        monkeypatch.setattr(f"pipelines.{module}.WIDTH_US", 2 * SECOND)
-    remembered = Counter[bool]()
-    as_stored = file_order.with_max_before
+    # small buckets and tasks, so that a short log is cut into ranges as a long one is
+    monkeypatch.setattr(task_ranges, "ROWS_PER_TASK", 4)
+    for module in (statistics, task_ranges):
+        monkeypatch.setattr(module, "BUCKET_US", 2 * SECOND)
+    applied = Counter[str]()
 
-    def seen(*given: Any) -> DataFrame | None:
-        found = as_stored(*given)
-        remembered[found is not None] += 1
-        return found
+    def counted(name: str) -> Callable[..., object]:
+        original = getattr(strategy, name)
 
-    monkeypatch.setattr(file_order, "with_max_before", seen)
+        def call(*given: object) -> object:
+            found = original(*given)
+            applied[name] += found is not None
+            return found
+
+        return call
+
+    replaceable = ("in_file_order", "packed", "by_cells")
+    for name in replaceable:
+        monkeypatch.setattr(strategy, name, counted(name))
 
     @settings(on_spark, max_examples=max(1, CASES // 8))
     @given(seeds)
     def agrees(seed: int) -> None:
-        one = example(seed, "stream_analytics")
+        one = with_cells(seed) if seed % 2 else example(seed, "stream_analytics")
         expected = reference(one)
         reads, log = reading(one)
-        frames = arrival_frames(tiny_spark, one.job, log)
-        everything = replace(one.job, keep_verdicts="all")
-        packed = run_batch(everything, frames, one.output, reads.initial_states, PACKED)
-        beside = run_batch(
-            replace(one.job, keep_verdicts="exceptions"), frames, one.output, reads.initial_states, PACKED
-        )
-        by_cell = run_batch(everything, frames, one.output, reads.initial_states, GRID_CELLS)
-        alone = local_rows(engine.windows_alone(one.job, frames, one.output, reads.initial_states, GRID_CELLS))
-        slices = slices_of(tiny_spark, one, log)
-        for method in (FILE_ORDER, FILE_ORDER_IN_CELLS):
-            stored = run_batch(everything, frames, one.output, reads.initial_states, method, slices)
-            assert not difference(expected, stored), one
-        assert not difference(expected, packed), one
-        assert not difference(expected, Outcome(packed.verdicts, beside.windows)), one
-        assert not difference(expected, by_cell), one
-        assert not difference(expected, Outcome(packed.verdicts, tuple(alone))), one
+        frames, slices = arrival_frames(tiny_spark, one.job, log), slices_of(tiny_spark, one, log)
+        every_verdict = replace(one.job, keep_verdicts="all")
+        exceptions = replace(one.job, keep_verdicts="exceptions")
+        for asked in STRATEGIES:
+            found = run_batch(every_verdict, frames, one.output, reads.initial_states, asked, slices)
+            assert not difference(expected, found), (asked, one)
+        fewer = run_batch(exceptions, frames, one.output, reads.initial_states, PACKED)
+        assert not difference(expected, Outcome(expected.verdicts, fewer.windows)), one
+        alone = engine.windows_alone(one.job, frames, one.output, reads.initial_states, GRID_CELLS)
+        assert not difference(expected, Outcome(expected.verdicts, tuple(local_rows(alone)))), one
 
     agrees()
-    # not all logs are long enough for two lanes
-    assert remembered[True], remembered
+    assert all(applied[name] for name in replaceable), f"a strategy never applied, only what replaces it: {applied}"
 
 
 @pytest.mark.spark
