@@ -7,7 +7,7 @@ from datetime import date
 
 import dagster as dg
 
-from assets.errors import told
+from assets.errors import as_failure
 from assets.keys import SPARK_POOL, arrivals_key
 from assets.ranges import days_in, key_of, range_of
 from assets.tables import about_table
@@ -46,7 +46,7 @@ def arrivals_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.Ass
     def arrivals(
         context: dg.AssetExecutionContext, spark: SparkResource, lakehouse: LakehouseResource
     ) -> dg.MaterializeResult[None]:
-        with told():
+        with as_failure():
             ends = {part.name: _end_of(lakehouse.lakehouse, part.name) for part in job.inputs}
             days = range_of(context)
             found = [

@@ -1,4 +1,4 @@
-"""A job file that is no job: an asset that says so, beside the others, which it does not take down."""
+"""A job file that is not valid: an asset with its error, which leaves other jobs unaffected."""
 
 import re
 from pathlib import Path
@@ -18,12 +18,12 @@ def broken_key(path: Path) -> dg.AssetKey:
 
 
 def broken_asset(path: Path, error: TailraceError) -> dg.AssetSpec:
-    """An asset without a computation whose description is what is wrong."""
+    """An asset without a computation whose description is the error."""
     return dg.AssetSpec(
         key=broken_key(path),
         group_name=_word(path),
         description=(
-            f"Not a valid job file, so there are no assets for it: {error}\n\nMend the file, then *Reload definitions*."
+            f"Not a valid job file, so there are no assets for it: {error}\n\nCorrect it, then *Reload definitions*."
         ),
         kinds={"error"},
         metadata={"error": str(error), "file": str(path), "line": error.line or 0, "key": error.key or ""},
@@ -41,8 +41,8 @@ def broken_check(path: Path) -> dg.AssetChecksDefinition:
         found = load_folder(path.parent).get(path)
         if isinstance(found, Job):
             return dg.AssetCheckResult(passed=True, description="valid now: reload the definitions")
-        told = "the file is gone: reload the definitions" if found is None else str(found)
-        return dg.AssetCheckResult(passed=False, description=told)
+        problem = "the file is gone: reload the definitions" if found is None else str(found)
+        return dg.AssetCheckResult(passed=False, description=problem)
 
     return valid_job_file
 

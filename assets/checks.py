@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets.errors import told
+from assets.errors import as_failure
 from assets.keys import SPARK_POOL, arrivals_key, verdicts_key, windows_key
 from assets.ranges import checked_range
 from pipelines.core.errors import UsageError
@@ -91,7 +91,7 @@ def _check(asset: dg.AssetKey, name: str, description: str, job: Job, check: Che
     def evaluate(
         context: dg.AssetCheckExecutionContext, spark: SparkResource, lakehouse: LakehouseResource
     ) -> dg.AssetCheckResult:
-        with told():
+        with as_failure():
             return evaluated(check(spark.session(), lakehouse.lakehouse, job, checked_range(context.run.tags)))
 
     return evaluate

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.checks import evaluated
-from assets.errors import told
+from assets.errors import as_failure
 from assets.keys import (
     SPARK_POOL,
     reconciliation_key,
@@ -59,7 +59,7 @@ def reconciliation_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> 
         from pipelines.reconcile.run import reconcile
 
         output = range_of(context)
-        with told():
+        with as_failure():
             if not is_streamed(lakehouse.lakehouse, job):
                 context.log.warning(f"{job.stream_windows} was never written: there is nothing to compare with")
                 return dg.MaterializeResult(metadata={"compared": False})
@@ -94,7 +94,7 @@ def matches_stream_check(job: Job) -> dg.AssetChecksDefinition:
     def matches_stream(context: dg.AssetCheckExecutionContext, lakehouse: LakehouseResource) -> dg.AssetCheckResult:
         from pipelines.quality.expectations import check_matches_stream
 
-        with told():
+        with as_failure():
             streamed = is_streamed(lakehouse.lakehouse, job)
             output = checked_range(context.run.tags)
             result = check_matches_stream(lakehouse.lakehouse, job, output) if streamed else None
@@ -136,7 +136,7 @@ def report_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.Asset
         from pipelines.report.write_report import write_report
 
         output = range_of(context)
-        with told():
+        with as_failure():
             spark.session()
             written = write_report(job, lakehouse.lakehouse, output, progress=context.log.info)
         failed = [one.name for one in written.checks if not one.passed]

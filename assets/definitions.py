@@ -36,7 +36,7 @@ _log = logging.getLogger("tailrace")
 def build(folder: Path | None = None, lakehouse: str | None = None) -> dg.Definitions:
     """The definitions for the job files of ``folder`` over the tables under ``lakehouse``.
 
-    Left out: as the environment says. A file that is no job becomes an asset that says what is wrong; only a folder
+    Default: those of the environment. A file that is not valid becomes an asset with its error; only a folder
     that does not exist fails as a whole.
     """
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Errors that are the user's to mend, as Dagster shows them: one sentence, no stack trace of ours in front of it."""
+"""Errors that the user can correct, as Dagster shows them: one sentence, without a stack trace."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,8 +9,8 @@ from pipelines.core.errors import TailraceError
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Turn a :class:`TailraceError` into a failure of the step that trying again would not mend."""
+def as_failure() -> Iterator[None]:
+    """Turn a :class:`TailraceError` into a failure of the step that is not retried."""
     try:
         yield
     except TailraceError as error:

@@ -1,4 +1,4 @@
-"""Where a person reads a report in the browser: links that open, beside paths that do not."""
+"""Links to reports: URLs if the lakehouse's reports are served, else paths."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ _FOLDER = "reports"
 
 
 def page_of_report(job_name: str, partition: str) -> dg.MetadataValue:
-    """The page of Dagster's UI that shows the newest report of a day, made or not."""
+    """The page of Dagster's UI that shows the newest report of a day, if there is one."""
     return dg.MetadataValue.url(f"/assets/{'/'.join(report_key(job_name).path)}?view=partitions&partition={partition}")
 
 

@@ -21,7 +21,7 @@ END_VARIABLE = "TAILRACE_END"
 DEFAULT_START = date(2013, 1, 1)
 """The first day as long as nothing was ingested: that of the log that ships."""
 UNBOUNDED_MARGIN_US = 7 * DAY
-"""How far results lie before the first arrival, or after the last, for a job that does not bound it."""
+"""How long before the first arrival, or after the last, results can be, for a job that does not bound it."""
 HISTORY_US = 366 * DAY
 """Logs that have been silent for this long are taken for history: their days end where they do."""
 
@@ -87,7 +87,7 @@ def _spans(lakehouse: Lakehouse, table: str) -> list[tuple[int, int]]:
     try:
         log = lakehouse.open(table)
     except EnvironmentUnfit as error:
-        # definitions must load all the same: the run says what is wrong to whom it concerns
+        # definitions must load all the same; a run will fail with the error
         _log.warning("%s; partitions begin as if it were not there", error)
         return []
     return [] if log is None else [span for file in log_files(log) if (span := _span(file)) is not None]

@@ -6,7 +6,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.errors import told
+from assets.errors import as_failure
 from assets.keys import JOB_TAG, SPARK_POOL, replay_name, verdicts_key, windows_key
 from assets.partitions import DEFAULT_START
 from assets.ranges import days_in, key_of
@@ -66,7 +66,7 @@ def replay_job(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.JobDefi
         pool=SPARK_POOL,
     )
     def replay_range(context: dg.OpExecutionContext, spark: SparkResource, lakehouse: LakehouseResource) -> None:
-        with told():
+        with as_failure():
             if not context.op_config["reason"].strip():
                 raise UsageError("there is no reason", key="reason", hint="give one: it is kept in the run ledger")
             output = parse_range(context.op_config["from"], context.op_config["to"])

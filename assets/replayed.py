@@ -6,7 +6,7 @@ from typing import get_args
 
 import dagster as dg
 
-from assets.errors import told
+from assets.errors import as_failure
 from assets.keys import SPARK_POOL, WHY_TAG, arrivals_key, verdicts_key, windows_key
 from assets.pages import page_of_report
 from assets.partitions import arrivals_mapping
@@ -48,7 +48,7 @@ def replayed_assets(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.As
         context: dg.AssetExecutionContext, spark: SparkResource, lakehouse: LakehouseResource
     ) -> Iterator[dg.MaterializeResult[None]]:
         output = range_of(context)
-        with told():
+        with as_failure():
             summary = logged_replay(context, job, output, lakehouse, spark, _reason(context.run))
             plan = summary.plan
             logs = LogReads(job, lakehouse.lakehouse, as_of=plan.versions_by_input)

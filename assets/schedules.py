@@ -14,7 +14,7 @@ from pipelines.lakehouse.root import Lakehouse
 from pipelines.quality.freshness import is_replayed, newest_settled_day, stale_days, versions_now
 
 CRON = "30 1 * * *"
-"""Half past one in the morning, UTC: after the day, and whatever most jobs tolerate."""
+"""01:30 UTC: the day is over, and so is the late tolerance of most jobs."""
 
 
 def daily_schedule(
@@ -25,7 +25,7 @@ def daily_schedule(
     *,
     started: bool,
 ) -> dg.ScheduleDefinition:
-    """``<job>_daily``: replays the newest settled day, or says why not."""
+    """``<job>_daily``: replays the newest settled day, or skips with the reason."""
 
     @dg.schedule(
         name=f"{job_name}_daily",

@@ -5,7 +5,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets.errors import told
+from assets.errors import as_failure
 from assets.keys import stream_windows_key
 from assets.ranges import key_of
 from pipelines.core.model import Job
@@ -37,7 +37,7 @@ def stream_windows_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> 
     # Dagster has types for its other decorators, not for this one
     @dg.multi_observable_source_asset(name=f"{job.name}__stream_windows", specs=[spec])  # type: ignore[untyped-decorator]
     def stream_windows(context: dg.AssetExecutionContext, lakehouse: LakehouseResource) -> Iterator[dg.ObserveResult]:
-        with told():
+        with as_failure():
             days = stream_days(lakehouse.lakehouse, job)
         known = set(partitions.get_partition_keys())
         before = context.instance.event_log_storage.get_latest_tags_by_partition(

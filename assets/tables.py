@@ -1,4 +1,4 @@
-"""What the catalogue tells of a Delta table: its name, where it lies, and its columns as they are now."""
+"""The catalogue's metadata of a Delta table: its name, its place, and its columns as they are now."""
 
 import dagster as dg
 import pyarrow as pa
@@ -12,15 +12,15 @@ _COLUMNS = {
     "batch_id": "the batch of tailrace ingest that brought it",
     "event_time": "when it happened, by the payload",
     "evidence": "what proves the cause, as JSON",
-    "input_partition": "null on a punctuation that speaks for all partitions",
+    "input_partition": "null on a punctuation that applies to all partitions",
     "kind": "event or punctuation",
     "lifetime_end": "stream_insight: where the event's lifetime ends; null while open",
     "missed_windows": "atlas: windows that closed before the event came",
     "output_date": "UTC date of window_end; the table is partitioned by it",
     "punctuation_time": "how far a punctuation advances the watermark",
-    "reasons": "what moved or refused the event",
+    "reasons": "why the event was moved or refused",
     "sequence": "rises inside an input partition",
-    "status": "different, missing on a side, or there twice",
+    "status": "different, missing on a side, or duplicated",
     "system_timestamp": "the time the event counts at; null if it counts nowhere",
     "verdict": "accepted, adjusted, dropped or partial",
     "watermark": "lower bound on event times when the event arrived",

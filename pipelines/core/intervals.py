@@ -51,7 +51,11 @@ def inside(ranges: Iterable[OutputRange], limit: OutputRange) -> list[OutputRang
 
 
 def outside(ranges: Iterable[OutputRange], limit: OutputRange) -> list[OutputRange]:
-    """The parts of ``ranges`` that are not in ``limit``."""
+    """The parts of ``ranges`` that are not in ``limit``.
+
+    >>> outside([OutputRange(0, 10)], OutputRange(4, 6))
+    [OutputRange(from_us=0, to_us=4), OutputRange(from_us=6, to_us=10)]
+    """
     limit_from_us, limit_to_us = _bounds(limit)
     found = []
     for from_us, to_us in map(_bounds, ranges):
@@ -62,7 +66,13 @@ def outside(ranges: Iterable[OutputRange], limit: OutputRange) -> list[OutputRan
 
 
 def days_of(output: OutputRange) -> Iterator[tuple[date, OutputRange]]:
-    """Every UTC day that ``output`` touches, with the part of ``output`` in it; both ends must be given."""
+    """Every UTC day that ``output`` touches, with the part of ``output`` in it; both ends must be given.
+
+    >>> for day, part in days_of(parse_range("2026-01-01T18:00Z", "2026-01-02T06:00Z")):
+    ...     print(day, format_range(part))
+    2026-01-01 [2026-01-01T18:00:00Z, 2026-01-02T00:00:00Z)
+    2026-01-02 [2026-01-02T00:00:00Z, 2026-01-02T06:00:00Z)
+    """
     assert output.from_us is not None, "an open range has no first day"
     assert output.to_us is not None, "an open range has no last day"
     for day_us in range(output.from_us // DAY * DAY, output.to_us, DAY):

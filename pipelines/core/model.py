@@ -231,7 +231,7 @@ class Job:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of all fields but those of :data:`CHANGE_NO_RESULT`, 64 hex digits.
+        """SHA-256 of what engines read of the job (:data:`FINGERPRINTED`), 64 hex digits.
 
         Layout, comments and spelled-out defaults of the job file do not change it.
         """
@@ -239,21 +239,31 @@ class Job:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-CHANGE_NO_RESULT: dict[type, tuple[str, ...]] = {
-    Job: ("name", "strict_limits", "stream_windows", "stream_columns"),
-    Input: ("sub_microsecond",),
-    AtlasOrdering: ("idle_timeout_us", "idle_rule", "partition_idle_timeout_us"),
-    StreamInsightOrdering: ("to_infinity_on_shutdown",),
+FINGERPRINTED: dict[type, tuple[str, ...]] = {
+    Job: ("profile", "inputs", "orderings", "query", "end_of_log", "keep_verdicts"),
+    Input: ("name", "columns", "timestamp_by", "over", "partitions", "shape", "end_by", "edge_by", "match_on"),
+    Column: ("name", "type"),
+    StreamAnalyticsOrdering: ("early_arrival_us", "late_arrival_us", "out_of_order_us", "action"),
+    AtlasOrdering: ("allowed_lateness_us", "boundary"),
+    StreamInsightOrdering: ("action", "every_events", "every_us", "delay_us", "import_from"),
+    Query: ("window", "aggregates", "sources", "join", "where", "group_by"),
+    Join: ("left", "right", "on", "unit", "from_units", "to_units", "kind"),
+    Aggregate: ("name", "function", "argument", "distinct", "parameter"),
+    Grid: ("size_us", "hop_us", "offset_us", "align_us"),
+    Sliding: ("size_us",),
+    Session: ("timeout_us", "max_duration_us", "partition_by", "align_us"),
+    Snapshot: (),
+    Count: ("n",),
+    AnyOf: ("members",),
 }
-"""Fields that no engine reads: they describe the live job, limit what is accepted, or name tables."""
+"""The fields that engines read. The others describe the live job, bound what is accepted, or say where tables are."""
 
 
 def _fingerprinted(value: object) -> object:
     """JSON-ready data in which each dataclass names its class, so that windows of different kinds differ."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        left_out = CHANGE_NO_RESULT.get(type(value), ())
-        names = [field.name for field in dataclasses.fields(value) if field.name not in left_out]
-        return {"is": type(value).__name__, **{name: _fingerprinted(getattr(value, name)) for name in names}}
+        fields = {name: _fingerprinted(getattr(value, name)) for name in FINGERPRINTED[type(value)]}
+        return {"is": type(value).__name__, **fields}
     if isinstance(value, tuple):
         return [_fingerprinted(item) for item in value]
     return value

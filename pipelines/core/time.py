@@ -94,7 +94,11 @@ def format_instant(instant_us: int) -> str:
 
 
 def parse_duration(text: str) -> int:
-    """Microseconds of ``250ms``, ``90s``, ``5m``, ``1h30m``, ``2d``, ``-1us`` or ISO 8601 ``PT5M``."""
+    """Microseconds of ``250ms``, ``90s``, ``5m``, ``1h30m``, ``2d``, ``-1us`` or ISO 8601 ``PT5M``.
+
+    >>> parse_duration("1h30m"), parse_duration("PT5M"), parse_duration("-1us")
+    (5400000000, 300000000, -1)
+    """
     body = text.strip()
     sign = 1
     if body[:1] in "+-" and body:

@@ -14,7 +14,11 @@ _NAN = "NaN"
 
 
 def grouping_key(value: Any) -> Hashable:
-    """``value`` as SQL groups it: null equals null, NaN equals NaN, -0.0 equals 0.0."""
+    """``value`` as SQL groups it: null equals null, NaN equals NaN, -0.0 equals 0.0.
+
+    >>> grouping_key(float("nan")) == grouping_key(float("nan")), grouping_key([1, -0.0]) == grouping_key([1, 0.0])
+    (True, True)
+    """
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, float):
@@ -36,7 +40,11 @@ def grouped_value(value: object) -> object:
 
 
 def order_key(value: object) -> tuple[object, ...]:
-    """A sort key in SQL's order: null first, NaN last of all numbers, text by code point, false before true."""
+    """A sort key in SQL's order: null first, NaN last of all numbers, text by code point, false before true.
+
+    >>> sorted([1.5, float("nan"), None, -2.0], key=order_key)
+    [None, -2.0, 1.5, nan]
+    """
     if value is None:
         return (0,)
     if isinstance(value, float):

@@ -231,7 +231,11 @@ def job_look_back(job: Job) -> int:
 
 def look_back(window: Window) -> int | None:
     """K: a window does not depend on events that count more than this before its end; None: an atlas session, which
-    has no such bound."""
+    has no such bound.
+
+    >>> look_back(Sliding(60)), look_back(Session(timeout_us=10, max_duration_us=60))
+    (60, 130)
+    """
     match window:
         case Grid(size_us=size_us) | Sliding(size_us=size_us):
             return size_us
@@ -258,6 +262,9 @@ def join_look_back(join: Join | None) -> int:
 
     A join counts boundaries, not durations, so a match may be one unit further away than the bound. A left row without
     a match counts ``to`` units after its event, and an event that could have matched may be ``-from`` units before it.
+
+    >>> join_look_back(Join("a", "b", on=("k",), unit="minute", from_units=0, to_units=5)) // UNIT_US["minute"]
+    6
     """
     if join is None:
         return 0

@@ -1,7 +1,7 @@
 """Check ``conservation``: every event has exactly one verdict.
 
 Three sources that were written at different times are compared, so an error in one shows in the others: events of
-``arrivals`` counted now, rows of ``verdicts`` counted now, and the verdicts that the ledger says the engine gave then.
+``arrivals`` counted now, rows of ``verdicts`` counted now, and the verdicts that the ledger recorded then.
 """
 
 from __future__ import annotations

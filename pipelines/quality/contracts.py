@@ -72,7 +72,7 @@ def arrivals_contract(part: Input) -> Contract:
     ]
     if part.partitions is not None:
         limit = f"input_partition >= {part.partitions}"
-        rules.append(Rule("input_partition", f"is at most {part.partitions - 1}, as the job file says", limit))
+        rules.append(Rule("input_partition", f"is at most {part.partitions - 1}, by the job file", limit))
     return Contract(
         name="arrival_contract",
         table=arrivals_table(part.name),

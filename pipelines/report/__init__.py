@@ -1,1 +1,1 @@
-"""The data-quality report: facts gathered from the tables, told on one HTML page that needs nothing else."""
+"""The data-quality report on a job over a range: one self-contained HTML page."""

@@ -33,16 +33,16 @@ class Bins:
     count: int
 
     def start_us(self, index: int) -> int:
-        """Where bin ``index`` begins."""
+        """The start of bin ``index``."""
         return self.first_us + index * self.width_us
 
     def index(self, instant_us: int) -> int:
-        """The bin that holds an instant."""
+        """The bin that contains an instant."""
         return (instant_us - self.first_us) // self.width_us
 
 
 def bins_over(first_us: int, last_us: int, most: int = MAX_BINS) -> Bins:
-    """At most ``most`` bins of a round width, on multiples of it, that hold ``[first_us, last_us]``."""
+    """At most ``most`` bins of a round width, on multiples of it, that contain ``[first_us, last_us]``."""
     assert first_us <= last_us
     assert most >= 2, most
     width_us = next((one for one in _BIN_US if _count(first_us, last_us, one) <= most), _BIN_US[-1])
@@ -57,7 +57,7 @@ def _count(first_us: int, last_us: int, width_us: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A boundary of lag: a band ends with it, inclusive, at ``lag_us``; ``label`` is what a person reads there."""
+    """A boundary of lag: a band ends with it, inclusive, at ``lag_us``; ``label`` is its text."""
 
     lag_us: int
     label: str
@@ -65,9 +65,9 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Bands:
-    """Bands between neighbouring edges: band 0 holds lags ``<= edges[0]``, the last those above the last edge.
+    """Bands between neighbouring edges: band 0 has lags ``<= edges[0]``, the last band those above the last edge.
 
-    Edges lie so that no band is half inside a policy: late means lag ``> tolerance``, early means lag ``< -guard``.
+    The bounds of the policy are edges: late means lag ``> tolerance``, early means lag ``< -guard``.
     """
 
     edges: tuple[Edge, ...]
@@ -83,7 +83,7 @@ class Bands:
         return [edge.lag_us for edge in self.edges]
 
     def name(self, band: int) -> str:
-        """A band in words, such as ``1m to 2m late``; late here means after the event, not beyond a tolerance."""
+        """A band as text, such as ``1m to 2m late``; late here means after the event, not beyond a tolerance."""
         if band == 0:
             return f"more than {self.edges[0].label.removeprefix('-')} before"
         low = self.edges[band - 1].label
@@ -100,17 +100,17 @@ def all_bands(early_us: int | None, late_us: int | None) -> Bands:
     """Every band that a lag may fall in, with edges where the policy has its bounds (None: it has none)."""
     before = {*_LAGS_US, *({early_us} if early_us else ())}
     after = {0, *_LAGS_US, *({late_us} if late_us else ())}
-    # an event exactly `guard` ahead is not early, so the band below ends one microsecond further out
+    # an event exactly `guard` ahead is not early, so the band below ends one microsecond earlier
     edges = [Edge(-lag_us - 1, f"-{format_duration(lag_us)}") for lag_us in sorted(before, reverse=True)]
     edges += [Edge(lag_us, format_duration(lag_us) if lag_us else "0") for lag_us in sorted(after)]
     return Bands(tuple(edges))
 
 
 def compact(bands: Bands, counts: Sequence[int], keep_us: Iterable[int]) -> tuple[Bands, list[int]]:
-    """``bands`` without edges that part nothing, and for each old band the new one.
+    """``bands`` without edges next to empty bands, and for each old band the new one.
 
-    An edge goes if the band on its side of zero is empty: an empty band joins its neighbour further out, and what lies
-    furthest out keeps its own bound. ``keep_us`` and 0 stay.
+    An empty band joins its neighbour further from zero; the outermost band with events keeps its own bound.
+    ``keep_us`` and 0 stay.
     """
     assert len(counts) == bands.count
     kept = {0, *keep_us}

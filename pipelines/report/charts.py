@@ -1,7 +1,7 @@
-"""Charts: Altair makes the Vega-Lite, vl-convert draws it as SVG that stands in the page and needs nothing else.
+"""Charts: Altair makes the Vega-Lite, vl-convert draws it as self-contained SVG.
 
-Colours are the page's CSS variables, so that one drawing serves light and dark; every chart is drawn twice, wide and
-narrow, and the page shows the one that fits. Numbers are never in a chart alone: each has its table.
+Colours are the page's CSS variables, so that one drawing works in light and dark mode; every chart is drawn twice, wide
+and narrow, and the page shows the one that fits. Every chart also has its numbers in a table.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ def heat_map(
     *,
     width: int,
 ) -> str:
-    """Cells ``(column, row): count`` in rising columns of ``x_us``; ``row_labels`` stand at the lines between rows.
+    """Cells ``(column, row): count`` in rising columns of ``x_us``; ``row_labels`` are at the lines between rows.
 
-    ``thresholds`` part the counts into :data:`HEAT_STEPS` steps; ``lines`` and ``trace`` (by column) are heights in
+    ``thresholds`` divide the counts into :data:`HEAT_STEPS` steps; ``lines`` and ``trace`` (by column) are heights in
     rows.
     """
     rows = len(row_labels) - 1
@@ -187,7 +187,7 @@ def pairs_over_time(
 
 
 def _level(line: Line, y: Any) -> list[Any]:
-    """A dashed line on one of paper, so that it is seen on any cell."""
+    """A dashed line on a line of the background colour, so that it is visible on any cell."""
     data = _chart([{"y": line.at}])
     return [
         data.mark_rule(stroke="var(--paper)", strokeWidth=4).encode(y=y),
@@ -217,7 +217,7 @@ def _value_axis(**more: Any) -> Any:
 
 
 def _labels(labels: Sequence[str]) -> str:
-    """A Vega expression that turns a place into its label; labels are durations of our own making, never data."""
+    """A Vega expression for the label of a place; labels are durations that we format, never data."""
     assert all(re.fullmatch(r"[-0-9a-z]*", label) for label in labels), labels
     return "[" + ", ".join(f"'{label}'" for label in labels) + "][datum.value]"
 
@@ -238,5 +238,5 @@ def _drawn(chart: Any, width: int, height: int) -> str:
         )
     )
     svg: str = vl_convert.vegalite_to_svg(spec.to_json(indent=None, validate=False))
-    # what it shows is said in words and numbers beside it
+    # text and tables give screen readers the same information
     return svg.replace("<svg ", '<svg aria-hidden="true" focusable="false" ', 1)

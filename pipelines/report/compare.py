@@ -1,7 +1,7 @@
-"""The replay's windows beside the live run's: which agree, which differ, window by window.
+"""Comparison of the windows of the replay with those of the live run.
 
 Windows are the same window if start, end, id and group keys are (null equals null); they agree if every aggregate is
-the same value, NaN included. Causes are not guessed here: they come from ``reconciliations/<job>``, if it is written.
+the same value, NaN included. Causes come from ``reconciliations/<job>``, if it is written; they are never guessed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pipelines.lakehouse.show import plain_rows, rows_of
 
 Row = dict[str, Any]
 MAX_ROWS = 2_000_000
-"""Rows of a table that are compared; they are held in memory."""
+"""The most rows of a table that are compared, because they are all in memory."""
 STATUSES = ("different", "missing_in_replay", "missing_in_stream", "duplicated_in_stream")
 
 
@@ -44,9 +44,9 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All windows of a range in output order. ``has_stream``: there is a live run's table to compare with.
+    """All windows of a range in output order. ``has_stream``: there is a table of the live run to compare with.
 
-    ``reconciled``: causes come from a reconciliation; ``stale`` if that names other windows than differ now.
+    ``reconciled``: causes come from a reconciliation; ``stale``: it names other windows than differ now.
     """
 
     pairs: tuple[Pair, ...]
@@ -58,7 +58,7 @@ class Comparison:
 
     @property
     def different(self) -> list[Pair]:
-        """The windows that differ, first first."""
+        """The windows that differ, in output order."""
         return [pair for pair in self.pairs if _differs(pair)]
 
     @property
@@ -72,8 +72,8 @@ def compare(lakehouse: Lakehouse, job: Job, output: OutputRange) -> Comparison:
 
     Raises :class:`UsageError` beyond :data:`MAX_ROWS`.
 
-    Where the live run's table cannot be read as it is (a catalog's, or one that lacks a key column), what the
-    reconciliation says of it stands instead.
+    If the live run's table cannot be read (it is in a catalog, or lacks a key column), the differences are those of
+    the reconciliation.
     """
     keys = ("window_start", "window_end", "window_id", *map(output_name, job.query.group_by))
     aggregates = tuple(one.name for one in job.query.aggregates)
@@ -87,7 +87,7 @@ def compare(lakehouse: Lakehouse, job: Job, output: OutputRange) -> Comparison:
     stale = known is not None and theirs is not None and {key for key in pairs if _differs(pairs[key])} != set(causes)
     for key, row in causes.items():
         if theirs is None:
-            pairs[key] = _told_pair(row, keys)
+            pairs[key] = _reconciled_pair(row, keys)
         elif key in pairs and _differs(pairs[key]):
             pairs[key] = replace(pairs[key], cause=row.get("cause"), evidence=_text(row.get("evidence")))
     if theirs is None and known is not None:
@@ -105,17 +105,17 @@ def _rows(lakehouse: Lakehouse, job: Job, table: str, output: OutputRange) -> li
 def _plain(rows: pa.Table, table: str) -> list[Row]:
     if rows.num_rows > MAX_ROWS:
         raise UsageError(
-            f"{table} has {rows.num_rows} rows in this range, and a report takes {MAX_ROWS}",
+            f"{table} has {rows.num_rows} rows in this range, a report takes at most {MAX_ROWS}",
             hint="report a shorter range",
         )
     return plain_rows(rows)
 
 
 def _live_rows(lakehouse: Lakehouse, job: Job, output: OutputRange, keys: Sequence[str]) -> list[Row] | None:
-    """The live run's rows under our names; None where there are none to be read."""
+    """The live run's rows under our column names; None if they cannot be read."""
     try:
         rows = rows_of(job, "stream_windows", lakehouse, output)
-    except UsageError:  # the name of a catalog's table, which Spark alone can open
+    except UsageError:  # a table in a catalog, which only Spark can open
         return None
     if rows is None:
         return None
@@ -144,8 +144,8 @@ def _pair(sides: tuple[list[Row], list[Row]], keys: Sequence[str], aggregates: S
     return Pair(parse_instant(str(row["window_end"])), shown, replay, stream, status)
 
 
-def _told_pair(row: Row, keys: Sequence[str]) -> Pair:
-    """A difference as the reconciliation tells it."""
+def _reconciled_pair(row: Row, keys: Sequence[str]) -> Pair:
+    """A difference as the reconciliation has it."""
     shown = {name: row.get(name) for name in keys}
     end_us = parse_instant(str(row["window_end"]))
     replay, stream = row.get("replay"), row.get("stream")

@@ -1,7 +1,7 @@
-"""Events counted by when they arrived and how long after they happened, without one of them leaving its table.
+"""Counts of events by arrival time and lag.
 
-Where an input's event time is a plain TIMESTAMP column the files are read straight from the Delta log; where it is an
-expression, or text, Spark evaluates it, as a replay would. Both count the same cells.
+If an input's event time is a plain TIMESTAMP column, its files are read directly; otherwise Spark evaluates it, as a
+replay would. Both give the same counts.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class Events(Protocol):
     """The events of one input in a range."""
 
     def extent(self) -> Extent | None:
-        """Where they lie, or None if there are none."""
+        """Their number, first and last arrival; None if there are none."""
 
     def cells(self, bins: Bins, bands: Bands, decided: Sequence[OutputRange]) -> Cells:
-        """How many lie in each cell; ``decided`` are the parts of the log's time that a replay has written."""
+        """The number in each cell; ``decided`` are the ranges of arrival time that a replay has written."""
 
 
 def events_of(lakehouse: Lakehouse, part: Input, output: OutputRange) -> Events | None:
@@ -88,7 +88,7 @@ class FileEvents:
         edges = np.array(bands.lags_us, dtype=np.int64)
         for arrival_us, event_us, known in self._batches():
             bin_of = (arrival_us - bins.first_us) // bins.width_us
-            # band 0 holds lags <= edges[0]: the first edge that is not below the lag
+            # band 0 has lags <= edges[0]: the first edge that is not below the lag
             band_of = np.searchsorted(edges, arrival_us[known] - event_us[known], side="left")
             _add(found.counts, bin_of[known] * bands.count + band_of, lambda cell: divmod(cell, bands.count))
             _add(found.without_time, bin_of[~known], int)

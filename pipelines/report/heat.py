@@ -1,4 +1,4 @@
-"""Event time against arrival time, with the diagonal turned level: a map of how long after an event it arrived."""
+"""A heat map of lag (arrival time minus event time) over arrival time."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from functools import partial
 from pipelines.core.time import format_duration, format_instant
 from pipelines.report import charts
 from pipelines.report.axes import Bands, Bins
-from pipelines.report.facts import Facts, InputFacts
-from pipelines.report.story import duration_words
+from pipelines.report.report_data import InputData, ReportData
+from pipelines.report.story import duration_text
 from pipelines.report.view import Figure, Swatch, Table, drawn
 
 
-def heat_view(facts: Facts, one: InputFacts) -> Figure:
+def heat_view(report: ReportData, one: InputData) -> Figure:
     """The figure of one input."""
-    bins = facts.bins
+    bins = report.bins
     assert bins is not None
     lowest, highest = _drawn_bands(one)
     labels = _row_labels(one.bands, lowest, highest)
@@ -31,12 +31,12 @@ def heat_view(facts: Facts, one: InputFacts) -> Figure:
     draw = partial(charts.heat_map, x_us, bins.width_us, cells, labels, parts, lines, trace)
     figure = drawn(draw, one.name, _words(one), (_band_table(one), _cell_table(one, bins)))
     return replace(
-        figure, legend=(*_heat_legend(parts, max(cells.values(), default=1)), *legend), note=one.policy.words
+        figure, legend=(*_heat_legend(parts, max(cells.values(), default=1)), *legend), note=one.policy.description
     )
 
 
 def thresholds(most: int) -> list[int]:
-    """Where the steps of colour part, rising by the same factor up to ``most``; always one less than the steps."""
+    """The bounds between the steps of colour, each greater by about the same factor, up to ``most``."""
     found: list[int] = []
     for step in range(1, charts.HEAT_STEPS):
         found.append(max(math.ceil(most ** (step / charts.HEAT_STEPS)), found[-1] + 1 if found else 2))
@@ -54,8 +54,8 @@ def _heat_legend(parts: list[int], most: int) -> list[Swatch]:
     return found
 
 
-def _drawn_bands(one: InputFacts) -> tuple[int, int]:
-    """First and last band that is drawn: the open ones at the ends only if something lies in them."""
+def _drawn_bands(one: InputData) -> tuple[int, int]:
+    """First and last band that is drawn: the open bands at the ends only if they have events."""
     totals = one.by_band()
     lowest = 0 if totals[0] else 1
     highest = one.bands.count - 1 if totals[-1] else one.bands.count - 2
@@ -68,7 +68,7 @@ def _row_labels(bands: Bands, lowest: int, highest: int) -> list[str]:
     return labels[lowest : highest + 2]
 
 
-def _policy_lines(one: InputFacts, lowest: int) -> tuple[list[charts.Line], list[Swatch]]:
+def _policy_lines(one: InputData, lowest: int) -> tuple[list[charts.Line], list[Swatch]]:
     lines, legend = [], []
     lags_us = one.bands.lags_us
     if one.policy.late_us in lags_us and one.policy.late_us is not None:
@@ -83,7 +83,7 @@ def _policy_lines(one: InputFacts, lowest: int) -> tuple[list[charts.Line], list
 
 
 def _height(bands: Bands, lag_us: int) -> float:
-    """Where a lag lies on the rows, counted in bands from the lowest: inside a band in proportion."""
+    """The height of a lag in rows, counted in bands from the lowest: inside a band in proportion."""
     lags_us = bands.lags_us
     band = sum(edge_us < lag_us for edge_us in lags_us)
     if band in (0, len(lags_us)):
@@ -92,7 +92,7 @@ def _height(bands: Bands, lag_us: int) -> float:
     return band + (lag_us - low_us) / (high_us - low_us)
 
 
-def _words(one: InputFacts) -> str:
+def _words(one: InputData) -> str:
     timed = one.events - one.without_time
     if not timed:
         return f"None of the {one.events:,} events of {one.name} has an event time."
@@ -108,13 +108,13 @@ def _words(one: InputFacts) -> str:
     if early_us is not None:
         early = sum(totals[: one.bands.lags_us.index(-early_us - 1) + 1])
         bound = format_duration(early_us)
-        sentences.append(f"{early:,} ({early / timed:.1%}) lay further ahead than the guard of {bound}")
+        sentences.append(f"{early:,} ({early / timed:.1%}) were further ahead than the guard of {bound}")
     if one.without_time:
-        sentences.append(f"{one.without_time:,} have no event time that can be read")
+        sentences.append(f"{one.without_time:,} have no readable event time")
     return ". ".join(sentences) + "."
 
 
-def _band_table(one: InputFacts) -> Table:
+def _band_table(one: InputData) -> Table:
     timed = max(one.events - one.without_time, 1)
     rows = [
         (one.bands.name(band), f"{count:,}", f"{count / timed:.3%}")
@@ -124,7 +124,7 @@ def _band_table(one: InputFacts) -> Table:
     return Table("Events by how long after they happened they arrived", ("arrived", "events", "share"), tuple(rows), 1)
 
 
-def _cell_table(one: InputFacts, bins: Bins) -> Table:
+def _cell_table(one: InputData, bins: Bins) -> Table:
     used = [band for band, count in enumerate(one.by_band()) if count]
     header = ("arrived from", *(one.bands.name(band) for band in used), "watermark behind: least, median, greatest")
     rows = []
@@ -132,7 +132,7 @@ def _cell_table(one: InputFacts, bins: Bins) -> Table:
         mark = one.watermarks.get(bin_)
         behind = ""
         if mark is not None:
-            behind = ", ".join(map(duration_words, (mark.least_us, mark.median_us, mark.greatest_us)))
+            behind = ", ".join(map(duration_text, (mark.least_us, mark.median_us, mark.greatest_us)))
         counts = (f"{one.counts.get((bin_, band), 0):,}" for band in used)
         rows.append((format_instant(bins.start_us(bin_)), *counts, behind))
     return Table(f"The map's cells, in steps of {format_duration(bins.width_us)}", header, tuple(rows), 1)

@@ -1,4 +1,4 @@
-"""The facts as one JSON document: what stands in the page as ``<script type="application/json" id="facts">``."""
+"""The report as one JSON document, which the page contains as ``<script type="application/json" id="facts">``."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from pipelines.core.time import format_duration, format_instant
 from pipelines.lakehouse.show import plain
 from pipelines.plan.definition import instant_or_none
 from pipelines.report.compare import STATUSES, Pair
-from pipelines.report.facts import Facts, InputFacts
+from pipelines.report.report_data import InputData, ReportData
 from pipelines.report.story import first_divergence, reproduce_command, verdict
 
 MOST_DIFFERENCES = 200
-"""Windows that differ which a page names; it counts them all."""
+"""How many windows that differ a page names; it counts them all."""
 
 
-def numbers(facts: Facts) -> dict[str, Any]:
+def numbers(report: ReportData) -> dict[str, Any]:
     """JSON-ready data; instants are ISO 8601, a share is a number from 0 to 1."""
-    told, windows = verdict(facts), facts.windows
+    found, windows = verdict(report), report.windows
     return {
         "tailrace": __version__,
-        "job": facts.job.name,
-        "profile": facts.job.profile,
-        "job_fingerprint": facts.job.fingerprint,
-        "output_from": instant_or_none(facts.output.from_us),
-        "output_to": instant_or_none(facts.output.to_us),
-        "generated_at": format_instant(facts.generated_us),
-        "state": told.state,
-        "verdict": told.sentence,
-        "first_divergence": first_divergence(facts),
-        "events": facts.events,
-        "undecided_events": facts.undecided,
-        "verdicts": {name: counts.total() for name, counts in facts.by_verdict.items()},
-        "reasons": {name: counts.total() for name, counts in facts.by_reason.items()},
-        "over_time": _over_time(facts),
-        "inputs": [_input(one) for one in facts.inputs],
+        "job": report.job.name,
+        "profile": report.job.profile,
+        "job_fingerprint": report.job.fingerprint,
+        "output_from": instant_or_none(report.output.from_us),
+        "output_to": instant_or_none(report.output.to_us),
+        "generated_at": format_instant(report.generated_us),
+        "state": found.state,
+        "verdict": found.sentence,
+        "first_divergence": first_divergence(report),
+        "events": report.events,
+        "undecided_events": report.undecided,
+        "verdicts": {name: counts.total() for name, counts in report.by_verdict.items()},
+        "reasons": {name: counts.total() for name, counts in report.by_reason.items()},
+        "over_time": _over_time(report),
+        "inputs": [_input(one) for one in report.inputs],
         "windows": {
             "rows": sum(pair.replay is not None for pair in windows.pairs),
             "compared": windows.has_stream,
@@ -46,10 +46,10 @@ def numbers(facts: Facts) -> dict[str, Any]:
             **{status: windows.counts[status] for status in STATUSES},
         },
         "differences": [difference(pair) for pair in windows.different[:MOST_DIFFERENCES]],
-        "checks": [check.as_dict() for check in facts.checks],
-        "not_checked": list(facts.unchecked),
-        "plan": None if facts.plan is None else facts.plan.as_dict(),
-        "runs": [_run(facts, run) for run in facts.runs],
+        "checks": [check.as_dict() for check in report.checks],
+        "not_checked": list(report.unchecked),
+        "plan": None if report.plan is None else report.plan.as_dict(),
+        "runs": [_run(report, run) for run in report.runs],
     }
 
 
@@ -65,20 +65,20 @@ def difference(pair: Pair) -> dict[str, Any]:
     }
 
 
-def _over_time(facts: Facts) -> dict[str, Any]:
+def _over_time(report: ReportData) -> dict[str, Any]:
     """Counts by bin of arrival time, bins without an event left out."""
-    if facts.bins is None:
+    if report.bins is None:
         return {"bin": None, "rows": []}
-    columns = {**facts.by_verdict, **facts.by_reason}
+    columns = {**report.by_verdict, **report.by_reason}
     filled = sorted({bin_ for counts in columns.values() for bin_, count in counts.items() if count})
     rows = [
-        {"from": format_instant(facts.bins.start_us(bin_)), **{name: columns[name][bin_] for name in columns}}
+        {"from": format_instant(report.bins.start_us(bin_)), **{name: columns[name][bin_] for name in columns}}
         for bin_ in filled
     ]
-    return {"bin": format_duration(facts.bins.width_us), "rows": rows}
+    return {"bin": format_duration(report.bins.width_us), "rows": rows}
 
 
-def _input(one: InputFacts) -> dict[str, Any]:
+def _input(one: InputData) -> dict[str, Any]:
     timed = one.events - one.without_time
     return {
         "input": one.name,
@@ -92,9 +92,9 @@ def _input(one: InputFacts) -> dict[str, Any]:
     }
 
 
-def _run(facts: Facts, run: Mapping[str, Any]) -> dict[str, Any]:
+def _run(report: ReportData, run: Mapping[str, Any]) -> dict[str, Any]:
     named = ("run_id", "output_from", "output_to", "read_from", "read_to", "versions_read", "versions_written")
     more = ("counts_by_verdict", "counts_by_reason", "output_fingerprint", "job_fingerprint", "finished_at", "engine")
     maps = ("versions_read", "versions_written", "counts_by_verdict", "counts_by_reason", "engine")
-    told = {name: plain(dict(run[name] or {}) if name in maps else run[name]) for name in (*named, *more)}
-    return {**told, "command": reproduce_command(facts, run)}
+    found = {name: plain(dict(run[name] or {}) if name in maps else run[name]) for name in (*named, *more)}
+    return {**found, "command": reproduce_command(report, run)}

@@ -1,4 +1,4 @@
-"""The page: facts as sections of words, charts and tables, in one HTML file that loads nothing."""
+"""The page: the report as text, charts and tables, in one HTML file that loads nothing."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from markupsafe import Markup
 from pipelines.core.time import format_duration, format_instant
 from pipelines.job.describe import describe_policy, describe_read_range
 from pipelines.report import charts, windows_view
-from pipelines.report.facts import Facts, InputFacts
 from pipelines.report.heat import heat_view
 from pipelines.report.numbers import numbers
+from pipelines.report.report_data import InputData, ReportData
 from pipelines.report.story import (
     first_divergence,
-    range_words,
+    range_text,
     reconcile_command,
     reproduce_command,
     shown,
@@ -38,10 +38,10 @@ _WORDS = {
     "dropped": "counted nowhere",
     "invalid_time": "the event time could not be read",
     "invalid_key": "a key of the substream was missing",
-    "early": "the event time lay too far ahead of the arrival",
-    "before_current_time": "it came after time had passed it",
+    "early": "the event time was too far ahead of the arrival",
+    "before_current_time": "it was before the current time when it arrived",
     "late": "it arrived too long after it happened",
-    "out_of_order": "it came behind the watermark",
+    "out_of_order": "it was below the watermark when it arrived",
     "orphan_end": "an end without its start",
     "cancelled": "it ended as it started",
 }
@@ -55,36 +55,36 @@ class Tile:
     words: str
 
 
-def render(facts: Facts) -> str:
-    """The page as HTML text. Raises :class:`AssertionError` if it outgrew :data:`MAX_BYTES`."""
+def render(report: ReportData) -> str:
+    """The page as HTML text. Raises :class:`AssertionError` if it has :data:`MAX_BYTES` or more."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, loader=FunctionLoader(_source))
     environment.filters["count"] = lambda number: f"{number:,}"
-    told = verdict(facts)
+    found = verdict(report)
     page = environment.get_template("page.html.j2").render(
-        facts=facts,
-        title=f"{facts.job.name}: {told.sentence}",
-        told=told,
-        range_words=range_words(facts.output),
-        generated=format_instant(facts.generated_us // 1_000_000 * 1_000_000),
-        tiles=_tiles(facts),
-        windows=windows_view.figures(facts),
-        story=first_divergence(facts),
-        next_command=_next_command(facts),
-        heat=[heat_view(facts, one) for one in facts.inputs],
-        fates=_fates(facts),
-        completeness=[_completeness(one) for one in facts.inputs if one.events > one.without_time],
-        policy=[*describe_policy(facts.job), *describe_read_range(facts.job)],
-        runs=[(run, reproduce_command(facts, run)) for run in facts.runs],
-        gaps=[span(gap) for gap in facts.gaps],
-        numbers=numbers(facts),
-        fates_table=fates_table(facts),
-        status_table=windows_view.status_table(facts),
-        difference_table=windows_view.difference_table(facts),
+        report=report,
+        title=f"{report.job.name}: {found.sentence}",
+        verdict=found,
+        range_text=range_text(report.output),
+        generated=format_instant(report.generated_us // 1_000_000 * 1_000_000),
+        tiles=_tiles(report),
+        windows=windows_view.figures(report),
+        story=first_divergence(report),
+        next_command=_next_command(report),
+        heat=[heat_view(report, one) for one in report.inputs],
+        verdict_figures=_verdict_figures(report),
+        completeness=[_completeness(one) for one in report.inputs if one.events > one.without_time],
+        policy=[*describe_policy(report.job), *describe_read_range(report.job)],
+        runs=[(run, reproduce_command(report, run)) for run in report.runs],
+        gaps=[span(gap) for gap in report.gaps],
+        numbers=numbers(report),
+        verdict_table=verdict_table(report),
+        status_table=windows_view.status_table(report),
+        difference_table=windows_view.difference_table(report),
         shown=shown,
         span=span,
         css=Markup(_source("page.css")),  # noqa: S704  # our own file
     )
-    assert len(page.encode()) < MAX_BYTES, "the page outgrew its limit"
+    assert len(page.encode()) < MAX_BYTES, "the page is too large"
     return page
 
 
@@ -92,43 +92,43 @@ def _source(name: str) -> str:
     return (resources.files("pipelines.report") / name).read_text(encoding="utf-8")
 
 
-def _tiles(facts: Facts) -> list[Tile]:
-    windows = facts.windows
-    found = [Tile(f"{facts.events:,}", "events arrived")]
-    found += [Tile(f"{counts.total():,}", name) for name, counts in facts.by_verdict.items() if counts.total()]
+def _tiles(report: ReportData) -> list[Tile]:
+    windows = report.windows
+    found = [Tile(f"{report.events:,}", "events arrived")]
+    found += [Tile(f"{counts.total():,}", name) for name, counts in report.by_verdict.items() if counts.total()]
     found.append(Tile(f"{sum(pair.replay is not None for pair in windows.pairs):,}", "windows"))
     if windows.has_stream:
         found.append(Tile(f"{len(windows.different):,}", "differ from the live run"))
-    if facts.checks:
-        passed = len(facts.checks) - len(facts.failed)
-        found.append(Tile(f"{passed} of {len(facts.checks)}", "checks passed"))
+    if report.checks:
+        passed = len(report.checks) - len(report.failed)
+        found.append(Tile(f"{passed} of {len(report.checks)}", "checks passed"))
     return found
 
 
-def _next_command(facts: Facts) -> str | None:
-    if not facts.windows.different:
+def _next_command(report: ReportData) -> str | None:
+    if not report.windows.different:
         return None
-    if not facts.windows.reconciled or facts.windows.stale:
-        return reconcile_command(facts)
-    return why_command(facts, facts.windows.different[0])
+    if not report.windows.reconciled or report.windows.stale:
+        return reconcile_command(report)
+    return why_command(report, report.windows.different[0])
 
 
-def _fates(facts: Facts) -> list[Figure]:
-    """One chart for each verdict and reason, each on its own scale: few among many would not be seen on one."""
-    bins = facts.bins
-    if bins is None or not facts.by_verdict:
+def _verdict_figures(report: ReportData) -> list[Figure]:
+    """One chart for each verdict and reason, each on its own scale, so that small counts are visible."""
+    bins = report.bins
+    if bins is None or not report.by_verdict:
         return []
     x_us = [bins.start_us(index) for index in range(bins.count)]
     found = []
-    parts = [(name, name, counts) for name, counts in facts.by_verdict.items()]
-    parts += [(name, "reason", counts) for name, counts in facts.by_reason.items()]
+    parts = [(name, name, counts) for name, counts in report.by_verdict.items()]
+    parts += [(name, "reason", counts) for name, counts in report.by_reason.items()]
     for name, color, counts in parts:
         series = charts.Series(name, color, [float(counts[index]) for index in range(bins.count)])
-        share = counts.total() / facts.events if facts.events else 0.0
+        share = counts.total() / report.events if report.events else 0.0
         kind = "Reason" if color == "reason" else "Verdict"
         most = max(counts, key=lambda index: counts[index], default=0)
         words = (
-            f"{kind} {name}: {counts.total():,} of {facts.events:,} events, {share:.2%}."
+            f"{kind} {name}: {counts.total():,} of {report.events:,} events, {share:.2%}."
             f" Most in the {format_duration(bins.width_us)} from {format_instant(bins.start_us(most))}:"
             f" {counts[most]:,}."
         )
@@ -137,9 +137,9 @@ def _fates(facts: Facts) -> list[Figure]:
     return found
 
 
-def fates_table(facts: Facts) -> Table | None:
+def verdict_table(report: ReportData) -> Table | None:
     """Events by bin, verdict and reason."""
-    rows = numbers(facts)["over_time"]
+    rows = numbers(report)["over_time"]
     if not rows["rows"]:
         return None
     names = [name for name in rows["rows"][0] if name != "from"]
@@ -147,16 +147,16 @@ def fates_table(facts: Facts) -> Table | None:
     return Table(f"Events by verdict and reason, in steps of {rows['bin']}", ("from", *names), tuple(data), 1)
 
 
-def _completeness(one: InputFacts) -> Figure:
+def _completeness(one: InputData) -> Figure:
     steps = one.completeness()
     timed = one.events - one.without_time
     shares = [within / timed for _, _, within in steps]
     bound = next((place for place, step in enumerate(steps) if step[0] == one.policy.late_us), None)
     labels = [label for _, label, _ in steps]
-    told = "" if bound is None else f" Within the tolerance of {labels[bound]}: {shares[bound]:.2%}."
+    within_bound = "" if bound is None else f" Within the tolerance of {labels[bound]}: {shares[bound]:.2%}."
     words = (
         f"{one.name}: {shares[0]:.2%} of the events had arrived by the time they happened, {shares[-1]:.2%} within"
-        f" {labels[-1]}.{told}"
+        f" {labels[-1]}.{within_bound}"
     )
     table = Table(
         "Share of the events that arrive within a tolerance",

@@ -15,7 +15,7 @@ from pipelines.lakehouse.schema import TIMESTAMP
 
 
 def within(layout: Layout, output: OutputRange, *others: pc.Expression) -> pc.Expression | None:
-    """``[from, to)`` on the table's time and what ``others`` say; None where nothing is asked."""
+    """``[from, to)`` on the table's time and the conditions ``others``; None if there is no condition."""
     time, day = pc.field(layout.time), pc.field(layout.day)
     parts = list(others)
     if output.from_us is not None:

@@ -1,4 +1,4 @@
-"""The facts in sentences: the verdict over the range, and the first divergence told from its beginning."""
+"""The sentences of a report: the verdict over the range, the first difference, and commands."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from pipelines.core.intervals import format_ends
 from pipelines.core.model import OutputRange
 from pipelines.core.time import format_duration, format_instant
 from pipelines.plan.read_range import ReadRange
 from pipelines.report.compare import Pair
-from pipelines.report.facts import Facts
+from pipelines.report.report_data import ReportData
 
 State = Literal["good", "bad", "open"]
 
 CAUSES = {
-    "another_policy": "The live run followed another policy than the job file says.",
+    "another_policy": "The live run followed another policy than that of the job file.",
     "stream_stopped_or_restarted": "The live run had stopped or restarted here: a range of its output is missing.",
-    "idle_close_not_recorded": "The live run closed the window while the input was idle, and the log does not say so.",
-    "late_arrivals_after_output": "Events came into the log after the live run had put the window out.",
-    "duplicate_emission": "The live run put out the same window more than once.",
+    "idle_close_not_recorded": "The live run closed the window while the input was idle, and the log does not show it.",
+    "late_arrivals_after_output": "Events came into the log after the live run had emitted the window.",
+    "duplicate_emission": "The live run emitted the same window more than once.",
     "lost_events": "The live run counted without events that are in the log.",
     "floating_point_only": "The values differ in the last bits of doubles alone.",
     "event_counted_twice": "The live run counted an event of the log more than once.",
@@ -40,27 +41,27 @@ _STATUS = {
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One sentence, and how it is to be taken: ``good``, ``bad``, or ``open`` where there is nothing to judge by."""
+    """The verdict in one sentence; ``open``: there is nothing to compare with yet."""
 
     state: State
     sentence: str
 
 
-def verdict(facts: Facts) -> Verdict:
+def verdict(report: ReportData) -> Verdict:
     """The verdict over the range in one sentence."""
-    windows, failed = facts.windows, facts.failed
+    windows, failed = report.windows, report.failed
     total = len(windows.pairs)
     state: State
     if not windows.has_windows:
         return Verdict("bad" if failed else "open", f"No replay has written windows yet{_but(failed)}.")
-    if facts.gaps:
-        missing = " and ".join(span(gap) for gap in facts.gaps)
+    if report.gaps:
+        missing = " and ".join(span(gap) for gap in report.gaps)
         return Verdict(
             "bad" if failed else "open", f"Not all was replayed: no replay has written {missing}{_but(failed)}."
         )
     if not windows.has_stream:
         state = "bad" if failed else "open"
-        text = f"{_n(total, 'window')} from {_n(facts.events, 'event')}, with no live run to compare them with"
+        text = f"{_n(total, 'window')} from {_n(report.events, 'event')}, with no live run to compare them with"
         return Verdict(state, f"{text}{_but(failed)}.")
     if windows.different:
         first = format_instant(windows.different[0].end_us)
@@ -78,28 +79,27 @@ def _but(failed: list[Any]) -> str:
     return f", but {'a check' if len(failed) == 1 else f'{len(failed)} checks'} failed: {names}"
 
 
-def first_divergence(facts: Facts) -> list[str]:
+def first_divergence(report: ReportData) -> list[str]:
     """The first window that differs, in sentences; empty if none does."""
-    if not facts.windows.different:
+    if not report.windows.different:
         return []
-    first = facts.windows.different[0]
-    before = next(place for place, pair in enumerate(facts.windows.pairs) if pair is first)
-    told = [
-        f"The first window that differs {window_words(first)}: {_STATUS[first.status]}."
+    first = report.windows.different[0]
+    before = next(place for place, pair in enumerate(report.windows.pairs) if pair is first)
+    sentences = [
+        f"The first window that differs {window_text(first)}: {_STATUS[first.status]}."
         + (f" The {_n(before, 'window')} before it in this range agree." if before else "")
     ]
-    told += list(_values(first))
+    sentences += list(_values(first))
     if first.cause is not None:
-        told.append(CAUSES.get(first.cause, f"The cause that was found: {first.cause}."))
-    elif facts.windows.reconciled:
-        told.append("The reconciliation does not know this difference: it is older than the tables.")
+        sentences.append(CAUSES.get(first.cause, f"The cause that was found: {first.cause}."))
+    elif report.windows.reconciled:
+        sentences.append("The reconciliation does not know this difference: it is older than the tables.")
     else:
-        told.append("Why is not known yet: nothing was reconciled.")
-    told += evidence_sentences(first.evidence)
-    return told
+        sentences.append("Why is not known yet: nothing was reconciled.")
+    return sentences + evidence_sentences(first.evidence)
 
 
-def window_words(pair: Pair) -> str:
+def window_text(pair: Pair) -> str:
     """``ends 2013-07-08T14:00:00Z (origin JFK, carrier B6)``"""
     keys = [f"{name} {shown(value)}" for name, value in pair.key.items() if name not in ("window_start", "window_end")]
     keys = [text for text, (name, value) in zip(keys, _keys(pair), strict=True) if name != "window_id" or value]
@@ -122,7 +122,7 @@ def _values(pair: Pair) -> Iterator[str]:
 
 
 def evidence_sentences(evidence: str | None) -> list[str]:
-    """What the reconciliation found: what it ``says``, then each fact by its name."""
+    """The evidence of a reconciliation: its sentence ``says``, then each other entry by its name."""
     if not evidence:
         return []
     try:
@@ -136,7 +136,7 @@ def evidence_sentences(evidence: str | None) -> list[str]:
 
 
 def _listed(value: Any) -> str:
-    """A fact of the evidence: the items of a list, the fields of an object, each as a person reads it."""
+    """One entry of the evidence: the items of a list, the fields of an object, each as :func:`shown`."""
     if isinstance(value, list):
         return ", ".join(map(shown, value))
     if isinstance(value, dict):
@@ -145,7 +145,7 @@ def _listed(value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as a person reads it."""
+    """A value as text."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -156,21 +156,19 @@ def shown(value: Any) -> str:
 
 
 def span(output: OutputRange | ReadRange) -> str:
-    """``[2013-01-01T00:00:00Z, the end)``; a read range holds both its ends."""
-    begin = "the beginning" if output.from_us is None else format_instant(output.from_us)
-    end = "the end" if output.to_us is None else format_instant(output.to_us)
-    return f"[{begin}, {end}{']' if isinstance(output, ReadRange) else ')'}"
+    """``[2013-01-01T00:00:00Z, the end)``; a read range includes both its ends."""
+    return f"[{format_ends(output.from_us, output.to_us)}{']' if isinstance(output, ReadRange) else ')'}"
 
 
-def range_words(output: OutputRange) -> str:
+def range_text(output: OutputRange) -> str:
     """``from 2013-01-01T00:00:00Z up to the end of the log``"""
     begin = "the beginning of the log" if output.from_us is None else format_instant(output.from_us)
     end = "the end of the log" if output.to_us is None else format_instant(output.to_us)
     return f"from {begin} up to {end}"
 
 
-def reproduce_command(facts: Facts, run: Mapping[str, Any]) -> str:
-    """The command that makes the windows of ``run`` anew: its range, and the very versions that it read."""
+def reproduce_command(report: ReportData, run: Mapping[str, Any]) -> str:
+    """The command that computes the windows of ``run`` again: its range, and the versions that it read."""
     output = _range_options(run["output_from"], run["output_to"])
     versions = dict(run["versions_read"] or {})
     several = len(versions) > 1
@@ -178,19 +176,21 @@ def reproduce_command(facts: Facts, run: Mapping[str, Any]) -> str:
         f"--as-of {name.rpartition('/')[2]}={version}" if several else f"--as-of {version}"
         for name, version in sorted(versions.items())
     ]
-    return " ".join(["tailrace replay", shlex.quote(facts.job.name), *output, *as_of, _place(facts)])
+    return " ".join(["tailrace replay", shlex.quote(report.job.name), *output, *as_of, _place(report)])
 
 
-def reconcile_command(facts: Facts) -> str:
+def reconcile_command(report: ReportData) -> str:
     """The command that finds the causes."""
-    return " ".join(["tailrace reconcile", shlex.quote(facts.job.name), *_output_options(facts.output), _place(facts)])
+    return " ".join(
+        ["tailrace reconcile", shlex.quote(report.job.name), *_output_options(report.output), _place(report)]
+    )
 
 
-def why_command(facts: Facts, pair: Pair) -> str:
-    """The command that tells what made a window's number."""
+def why_command(report: ReportData, pair: Pair) -> str:
+    """The command that explains the result of a window."""
     keys = [f"--key {shlex.quote(f'{name}={shown(value)}')}" for name, value in _keys(pair) if value is not None]
     end = format_instant(pair.end_us)
-    return " ".join(["tailrace why", shlex.quote(facts.job.name), f"--window-end {end}", *keys, _place(facts)])
+    return " ".join(["tailrace why", shlex.quote(report.job.name), f"--window-end {end}", *keys, _place(report)])
 
 
 def _output_options(output: OutputRange) -> list[str]:
@@ -205,16 +205,16 @@ def _range_options(from_: Any, to: Any) -> list[str]:
     return [f"{name} {format_instant(from_datetime(moment))}" for name, moment in ends if moment is not None]
 
 
-def _place(facts: Facts) -> str:
-    return f"--lakehouse {shlex.quote(facts.lakehouse)}"
+def _place(report: ReportData) -> str:
+    return f"--lakehouse {shlex.quote(report.lakehouse)}"
 
 
 def _n(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
-def duration_words(duration_us: int) -> str:
-    """A lag as a person reads it: ``2m``, ``-30s``; beyond a minute without what lies below a second."""
+def duration_text(duration_us: int) -> str:
+    """A lag as text: ``2m``, ``-30s``; from a minute on without fractions of a second."""
     if abs(duration_us) >= 60_000_000:
         duration_us = duration_us // 1_000_000 * 1_000_000
     return format_duration(duration_us)

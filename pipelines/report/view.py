@@ -1,4 +1,4 @@
-"""What a figure of the page is: a chart drawn for two widths, what it says in words, its legend, its numbers."""
+"""A figure of the page: a chart drawn for two widths, its description, legend and tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipelines.report.charts import NARROW, WIDE
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Cells as text; columns from ``numbers`` to before ``words`` hold numbers, which stand to the right.
+    """Cells as text; columns from ``numbers`` to before ``words`` are numbers, aligned to the right.
 
     With ``cards`` each row is a block of labelled lines where the screen is narrow.
     """
@@ -28,7 +28,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Swatch:
-    """One entry of a legend: the CSS variable of its colour, and what it stands for."""
+    """One entry of a legend: the CSS variable of its colour, and its meaning."""
 
     color: str
     words: str
@@ -37,7 +37,7 @@ class Swatch:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One chart. ``words`` is its alternative in text, ``note`` a line below its title."""
+    """One chart. ``words`` is its text alternative, ``note`` a line below its title."""
 
     title: str
     words: str

@@ -1,4 +1,4 @@
-"""The replay beside the live run: the windows around the first difference, where differences lie, and each of them."""
+"""The replay compared with the live run: windows around the first difference, differences over time, and each one."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pipelines.core.time import format_duration, format_instant
 from pipelines.report import charts
 from pipelines.report.axes import bins_over
 from pipelines.report.compare import STATUSES, Comparison, Pair
-from pipelines.report.facts import Facts
 from pipelines.report.numbers import MOST_DIFFERENCES
+from pipelines.report.report_data import ReportData
 from pipelines.report.story import shown
 from pipelines.report.view import Figure, Swatch, Table, drawn
 
@@ -21,23 +21,23 @@ AROUND = 24
 """Windows on each side of the first difference that are drawn."""
 
 
-def figures(facts: Facts) -> list[Figure]:
+def figures(report: ReportData) -> list[Figure]:
     """Window by window, then the differences over time; empty where there are no windows."""
-    windows = facts.windows
+    windows = report.windows
     if not windows.pairs:
         return []
     return [figure for figure in (_closely(windows), _over_time(windows)) if figure is not None]
 
 
-def difference_table(facts: Facts) -> Table | None:
+def difference_table(report: ReportData) -> Table | None:
     """The windows that differ, the first of them if they are many."""
-    windows = facts.windows
+    windows = report.windows
     if not windows.different:
         return None
     first = windows.different[:MOST_DIFFERENCES]
     keys = ["window_end", *(name for name, _ in _group(first[0]))]
     keys = [name for name in keys if name != "window_id" or any(pair.key[name] for pair in first)]
-    # what differs stands where a narrow screen shows it
+    # the values that differ come first, where a narrow screen shows them
     header = (*keys, "status", "replay", "live run", "cause", "window_start")
     rows = tuple(
         (
@@ -54,9 +54,9 @@ def difference_table(facts: Facts) -> Table | None:
     return Table(caption, header, rows, cards=True)
 
 
-def status_table(facts: Facts) -> Table | None:
+def status_table(report: ReportData) -> Table | None:
     """How many windows are equal, and how many differ in which way and why."""
-    windows = facts.windows
+    windows = report.windows
     if not windows.has_stream:
         return None
     counts = Counter((pair.status, pair.cause or "") for pair in windows.pairs)
@@ -72,7 +72,7 @@ def status_table(facts: Facts) -> Table | None:
 
 
 def _both(pair: Pair) -> tuple[str, str]:
-    """Both sides' values, where both are there only those that differ."""
+    """The values of both sides; if both have the window, only the values that differ."""
     if pair.replay is None or pair.stream is None:
         return _side(pair.replay), _side(pair.stream)
     names = [name for name in pair.replay if pair.replay[name] != pair.stream.get(name)] or list(pair.replay)
@@ -91,7 +91,7 @@ def _closely(windows: Comparison) -> Figure | None:
     pairs, title = _chosen(windows)
     ends_us = [pair.end_us for pair in pairs]
     gap_us = min((right - left for left, right in pairwise(ends_us) if right > left), default=0)
-    # where windows end a moment apart, a bar must still be seen
+    # a bar must be visible even if windows end within a moment
     gap_us = max(gap_us, (ends_us[-1] - ends_us[0]) // (8 * AROUND), 1_000)
     starts_us = [end_us - gap_us for end_us in ends_us]
     replay = charts.Series("replay", "replay", [_value(pair.replay, name) for pair in pairs])
@@ -121,7 +121,7 @@ def _closely(windows: Comparison) -> Figure | None:
 
 
 def _chosen(windows: Comparison) -> tuple[list[Pair], str]:
-    """The windows to draw, in order of their ends, and in words whose they are."""
+    """The windows to draw, in order of their ends, and the text that names their group."""
     hashable = [str(_group(pair)) for pair in windows.pairs]
     if windows.different:
         first = windows.different[0]
@@ -130,8 +130,8 @@ def _chosen(windows: Comparison) -> tuple[list[Pair], str]:
     else:
         group = Counter(hashable).most_common(1)[0][0]
     pairs = [pair for pair, mine in zip(windows.pairs, hashable, strict=True) if mine == group]
-    told = ", ".join(f"{name} {shown(value)}" for name, value in _group(pairs[0]) if name != "window_id" or value)
-    title = f" of {told}" if told else ""
+    group_text = ", ".join(f"{name} {shown(value)}" for name, value in _group(pairs[0]) if name != "window_id" or value)
+    title = f" of {group_text}" if group_text else ""
     if windows.different:
         middle = next(index for index, pair in enumerate(pairs) if pair is windows.different[0])
         return pairs[max(0, middle - AROUND) : middle + AROUND + 1], title
@@ -139,7 +139,7 @@ def _chosen(windows: Comparison) -> tuple[list[Pair], str]:
 
 
 def _group(pair: Pair) -> list[tuple[str, Any]]:
-    """What windows of one series share: id and group keys."""
+    """The id and the group keys, which the windows of one series share."""
     return [(name, value) for name, value in pair.key.items() if name not in ("window_start", "window_end")]
 
 

@@ -57,15 +57,15 @@ def write_report(
     Raises :class:`EnvironmentUnfit` if the place cannot be written.
     """
     from pipelines.quality.run_checks import run_checks
-    from pipelines.report.facts import gather
     from pipelines.report.page import render
+    from pipelines.report.report_data import gather
     from pipelines.report.story import verdict
 
     results, unchecked = run_checks(job, lakehouse, output, progress) if checks else ([], ["The checks were left out."])
     progress("gathering the data")
-    facts = gather(job, lakehouse, output, results, unchecked)
+    report = gather(job, lakehouse, output, results, unchecked)
     progress("drawing the page")
-    page, found = render(facts), verdict(facts)
+    page, found = render(report), verdict(report)
     kept = None
     if out is None:
         name = report_document(job.name, output)
@@ -73,4 +73,4 @@ def write_report(
         kept, place = write_document(lakehouse, history, page), write_document(lakehouse, name, page)
     else:
         place = str(write_file(out, page))
-    return WrittenReport(place, kept, found.state, found.sentence, facts.checks, facts.unchecked)
+    return WrittenReport(place, kept, found.state, found.sentence, report.checks, report.unchecked)

@@ -28,6 +28,8 @@ _SETTINGS = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.caseSensitive": "false",
+    # text of a job file never reads environment variables or settings, as in ${env:NAME}
+    "spark.sql.variable.substitute": "false",
     # parts of a union that are one task each stay tasks of their own
     "spark.sql.unionOutputPartitioning": "false",
     # a range of arrivals is found by the row groups' bounds; their dictionaries would be unpacked in vain

@@ -16,8 +16,8 @@ from report_lakehouse import JOB, NASTY, build
 from pipelines.core.model import EVERYTHING
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.quality.check_result import CheckResult
-from pipelines.report.facts import gather
 from pipelines.report.page import render
+from pipelines.report.report_data import gather
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -153,7 +153,7 @@ def mended(broken: Stage, ui: Running, eyes: Eyes, folder: Path) -> Stage:
     pages = {
         "stale": json.dumps(ui.tick("tolls_stale_days")),
         GROUP: eyes.see("mended-graph", GROUP, "stream_windows", "1 / 1 Passed"),
-        MATCHES_STREAM: eyes.see("mended-matches-stream", MATCHES_STREAM, "Evaluation result", "no true difference"),
+        MATCHES_STREAM: eyes.see("mended-matches-stream", MATCHES_STREAM, "Evaluation result", "no difference"),
         REPORT_DAY: eyes.see("mended-report-day", REPORT_DAY, "failed_checks"),
     }
     return Stage(ui.run(run), run, pages)
@@ -246,9 +246,9 @@ def test_the_links_of_a_day_lead_to_its_report(well: Stage, eyes: Eyes) -> None:
 
 def test_checks_show_what_they_counted(well: Stage) -> None:
     page = well.pages[CONSERVATION]
-    assert "24 events have one fate each" in page
+    assert "24 events have one verdict each" in page
     assert (value(page, "events"), value(page, "verdict_rows")) == ("24", "8")
-    assert "no true difference" in well.pages[MATCHES_STREAM]
+    assert "no difference" in well.pages[MATCHES_STREAM]
     assert "This is a blocking asset check" in well.pages[MATCHES_STREAM].replace("\n", "")
 
 

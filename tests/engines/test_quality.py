@@ -134,7 +134,7 @@ def test_what_ingest_and_replay_wrote_keeps_its_contracts(spark: SparkSession, w
     ("column", "where", "value", "problem", "sequences"),
     [
         ("kind", "sequence = 7", "'oops'", "kind breaks 'is event or punctuation'", [7]),
-        ("input_partition", "sequence IN (3, 4)", "2", "is at most 1, as the job file says", [3, 4]),
+        ("input_partition", "sequence IN (3, 4)", "2", "is at most 1, by the job file", [3, 4]),
         ("input_partition", "sequence = 3", "NULL", "input_partition breaks 'is set for every event'", [3]),
         ("batch_id", "sequence < 30", "NULL", "batch_id breaks 'is not null'", list(range(20))),
         ("arrival_date", "sequence = 95", "DATE '2026-01-03'", "is the UTC date of arrival_time", [95]),

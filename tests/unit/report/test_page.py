@@ -17,8 +17,8 @@ from pipelines.core.time import parse_instant
 from pipelines.lakehouse.documents import range_name, write_file
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.quality.check_result import CheckResult
-from pipelines.report.facts import gather
 from pipelines.report.page import MAX_BYTES, render
+from pipelines.report.report_data import gather
 
 FAILED = CheckResult("arrival_contract", False, True, 1, ({"sequence": 7, "problem": NASTY},), NASTY)
 
@@ -96,7 +96,7 @@ def test_an_empty_lakehouse_and_a_log_alone_have_pages_too(tmp_path: Path) -> No
     assert "No replay has written windows yet." in render(gather(JOB, Lakehouse.at(tmp_path / "none"), EVERYTHING))
     alone = render(gather(JOB, build(tmp_path / "log", replay=False), EVERYTHING))
     assert "No replay has decided any event of this range." in alone
-    assert "288 events that arrived there have no fate yet." in alone
+    assert "288 events that arrived there have no verdict yet." in alone
 
 
 def test_a_range_without_anything_in_it_has_a_page(lakehouse: Lakehouse) -> None:

@@ -15,8 +15,8 @@ from pipelines.lakehouse.root import Lakehouse
 from pipelines.quality.check_result import CheckResult
 from pipelines.reference import engine
 from pipelines.report import compare
-from pipelines.report.facts import Facts, gather
 from pipelines.report.numbers import numbers
+from pipelines.report.report_data import ReportData, gather
 from pipelines.report.story import evidence_sentences, first_divergence, reproduce_command, verdict
 
 DAY_TWO = OutputRange(parse_instant("2026-01-02T00:00:00Z"), parse_instant("2026-01-03T00:00:00Z"))
@@ -184,7 +184,7 @@ def test_evidence_that_is_no_json_is_shown_as_it_is() -> None:
 
 
 def test_a_time_range_counts_what_arrived_in_it(agreeing: Lakehouse) -> None:
-    facts: Facts = gather(JOB, agreeing, OutputRange(START_US, START_US + HOUR))
+    facts: ReportData = gather(JOB, agreeing, OutputRange(START_US, START_US + HOUR))
     assert facts.events == 4
 
 

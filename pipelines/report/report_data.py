@@ -1,4 +1,4 @@
-"""Everything the report says, as data: gathered from the tables once, then told in words, charts and numbers."""
+"""The data of a report, gathered from the tables once; text, charts and numbers are made of it."""
 
 from __future__ import annotations
 
@@ -21,25 +21,22 @@ from pipelines.replay.builder import make_plan
 from pipelines.report.axes import Bands, Bins, all_bands, bins_over, compact
 from pipelines.report.compare import Comparison, compare
 from pipelines.report.events import Events, Extent, events_of
-from pipelines.report.fates import Fates, Watermark, fates_of
+from pipelines.report.verdict_counts import VerdictCounts, Watermark, verdict_counts
 
 VERDICTS = ("accepted", "adjusted", "partial", "dropped")
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The bounds that an input's policy puts on lag; None: it has no such bound.
-
-    ``late_us`` and ``early_us`` bound the lag itself (stream_analytics alone); ``words`` say what the policy measures.
-    """
+    """The bounds of an input's policy on lag, which only stream_analytics has (None: none), and a ``description``."""
 
     early_us: int | None
     late_us: int | None
-    words: str
+    description: str
 
 
 @dataclass(frozen=True)
-class InputFacts:
+class InputData:
     """One input: its events by bin and band of lag, and the watermark by bin."""
 
     name: str
@@ -68,11 +65,11 @@ class InputFacts:
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What is known of ``job`` over ``output``.
+class ReportData:
+    """The data of the report on ``job`` over ``output``.
 
-    ``by_verdict`` and ``by_reason`` count events by bin of arrival time; ``undecided`` are events in the range that no
-    replay has decided. ``bins`` is None where there are no events at all.
+    ``by_verdict`` and ``by_reason`` count events by bin of arrival time; ``undecided`` counts events in the range that
+    no replay has decided. ``bins`` is None if there are no events. ``trouble``: sentences on what could not be found.
     """
 
     job: Job
@@ -80,7 +77,7 @@ class Facts:
     output: OutputRange
     generated_us: int
     bins: Bins | None
-    inputs: tuple[InputFacts, ...]
+    inputs: tuple[InputData, ...]
     by_verdict: dict[str, Counter[int]]
     by_reason: dict[str, Counter[int]]
     undecided: int
@@ -109,10 +106,10 @@ def gather(
     output: OutputRange,
     checks: Sequence[CheckResult] = (),
     unchecked: Sequence[str] = (),
-) -> Facts:
-    """The facts of ``job`` over ``output``: windows that end in it, events that arrived in it.
+) -> ReportData:
+    """The data of the report: windows that end in ``output``, events that arrived in it.
 
-    ``checks`` were run by the caller; ``unchecked`` says why others were not.
+    ``checks`` were run by the caller; ``unchecked`` are sentences on those that were skipped.
     """
     sources = {part.name: (part, found) for part in job.inputs if (found := events_of(lakehouse, part, output))}
     extents = {name: extent for name, (_, found) in sources.items() if (extent := found.extent()) is not None}
@@ -120,16 +117,16 @@ def gather(
     runs = [run for run in runs_of(lakehouse, job.name) if windows_table(job) in dict(run["versions_written"] or {})]
     owned, gaps = owned_ranges(runs, output)
     decided = [part for one in owned for part in one.parts]
-    fates = None if bins is None else fates_of(lakehouse, job, output, bins)
+    verdicts = None if bins is None else verdict_counts(lakehouse, job, output, bins)
     inputs, known = [], Counter[int]()
     for name, (part, found) in sources.items():
         if name in extents and bins is not None:
-            one, of_bins = _input(part, found, extents[name], bins, decided, job, fates)
+            one, of_bins = _input(part, found, extents[name], bins, decided, job, verdicts)
             inputs.append(one)
             known.update(of_bins)
-    by_verdict = _all_verdicts(fates, known)
+    by_verdict = _all_verdicts(verdicts, known)
     plan, trouble = _plan(job, output, lakehouse)
-    return Facts(
+    return ReportData(
         job=job,
         lakehouse=lakehouse.root,
         output=output,
@@ -137,7 +134,9 @@ def gather(
         bins=bins,
         inputs=tuple(inputs),
         by_verdict=by_verdict,
-        by_reason={} if fates is None else {name: fates.by_reason[name] for name in REASONS if name in fates.by_reason},
+        by_reason={}
+        if verdicts is None
+        else {name: verdicts.by_reason[name] for name in REASONS if name in verdicts.by_reason},
         undecided=sum(one.events for one in inputs) - known.total(),
         gaps=tuple(gaps) if owned else (output,),
         windows=compare(lakehouse, job, output),
@@ -163,8 +162,8 @@ def _input(
     bins: Bins,
     decided: Sequence[OutputRange],
     job: Job,
-    fates: Fates | None,
-) -> tuple[InputFacts, Counter[int]]:
+    verdicts: VerdictCounts | None,
+) -> tuple[InputData, Counter[int]]:
     policy = policy_of(job, part)
     bands = all_bands(policy.early_us, policy.late_us)
     cells = found.cells(bins, bands, decided)
@@ -176,34 +175,34 @@ def _input(
     counts = Counter[tuple[int, int]]()
     for (bin_, band), count in cells.counts.items():
         counts[bin_, moved[band]] += count
-    watermarks = {} if fates is None else fates.watermarks.get(part.name, {})
+    watermarks = {} if verdicts is None else verdicts.watermarks.get(part.name, {})
     without_time = sum(cells.without_time.values())
-    facts = InputFacts(part.name, extent.events, without_time, policy, fewer, dict(counts), watermarks)
-    return facts, Counter(cells.decided)
+    data = InputData(part.name, extent.events, without_time, policy, fewer, dict(counts), watermarks)
+    return data, Counter(cells.decided)
 
 
 def policy_of(job: Job, part: Input) -> Policy:
-    """What the ordering policy of ``part`` says about lag."""
+    """The bounds on lag in the ordering policy of ``part``."""
     ordering = job.ordering(part.name)
     if part.timestamp_by is None:
         return Policy(None, None, "The event time is the arrival time: no policy applies.")
     if isinstance(ordering, StreamAnalyticsOrdering):
-        words = (
+        text = (
             "An event later than the late tolerance, or earlier than the early guard, is moved or dropped; one below"
             " the watermark is out of order."
         )
-        return Policy(ordering.early_arrival_us, ordering.late_arrival_us, words)
+        return Policy(ordering.early_arrival_us, ordering.late_arrival_us, text)
     if isinstance(ordering, AtlasOrdering):
-        words = "This profile measures lateness against the newest event times seen, not against the arrival time."
-        return Policy(None, None, words)
+        text = "This profile measures lateness against the newest event times seen, not against the arrival time."
+        return Policy(None, None, text)
     return Policy(None, None, "This profile measures lateness against the last CTI, not against the arrival time.")
 
 
-def _all_verdicts(fates: Fates | None, known: Counter[int]) -> dict[str, Counter[int]]:
-    """Events by verdict: those that simply counted are those with no other verdict, whether they have a row or not."""
-    if fates is None:
+def _all_verdicts(verdicts: VerdictCounts | None, known: Counter[int]) -> dict[str, Counter[int]]:
+    """Events by verdict: those without another verdict are accepted, whether they have a row or not."""
+    if verdicts is None:
         return {}
-    found = {name: fates.by_verdict[name] for name in VERDICTS if name in fates.by_verdict and name != "accepted"}
+    found = {name: verdicts.by_verdict[name] for name in VERDICTS if name in verdicts.by_verdict and name != "accepted"}
     others = Counter[int]()
     for counts in found.values():
         others.update(counts)

@@ -1,4 +1,4 @@
-"""What the policy decided, over time: counts by verdict and reason, and the watermark, from ``verdicts/<job>``."""
+"""Counts by verdict and reason, and the watermark, over time, from ``verdicts/<job>``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COLUMNS = ("input", "arrival_time", "verdict", "reasons", "watermark")
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """How far the watermark lay behind the arrivals of one bin: least, median and greatest, in microseconds."""
+    """How far the watermark was behind the arrivals of one bin: least, median and greatest, in microseconds."""
 
     least_us: int
     median_us: int
@@ -30,10 +30,10 @@ class Watermark:
 
 
 @dataclass
-class Fates:
+class VerdictCounts:
     """Rows of ``verdicts/<job>`` by bin: one by verdict, one by reason, and the watermark by input and bin.
 
-    Rows alone: events that simply counted may have none (``keep_verdicts: exceptions``).
+    With ``keep_verdicts: exceptions`` events that were accepted without a reason have no row.
     """
 
     by_verdict: dict[str, Counter[int]] = field(default_factory=dict)
@@ -41,15 +41,15 @@ class Fates:
     watermarks: dict[str, dict[int, Watermark]] = field(default_factory=dict)
 
 
-def fates_of(lakehouse: Lakehouse, job: Job, output: OutputRange, bins: Bins) -> Fates | None:
-    """The fates of events that arrived in ``output``, or None where no replay has written the table."""
+def verdict_counts(lakehouse: Lakehouse, job: Job, output: OutputRange, bins: Bins) -> VerdictCounts | None:
+    """Counts of the rows whose event arrived in ``output``; None if no replay has written the table."""
     table = lakehouse.open(verdicts_table(job))
     if table is None:
         return None
     rows = table.to_pyarrow_dataset().to_table(columns=list(_COLUMNS), filter=within(ARRIVALS, output))
     arrival_us = _micros(rows["arrival_time"])
     bin_of = (arrival_us - bins.first_us) // bins.width_us
-    found = Fates()
+    found = VerdictCounts()
     verdicts = np.asarray(rows["verdict"].to_pandas(), dtype=object)
     for verdict in sorted(set(verdicts)):
         found.by_verdict[verdict] = _counted(bin_of[verdicts == verdict])
