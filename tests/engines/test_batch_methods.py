@@ -158,14 +158,14 @@ def sorted_answer(spark: SparkSession, name: str) -> tuple[Counter[Any], Counter
     return answer(spark, JOBS[name], random_log(name), SORT, PART)
 
 
-@pytest.mark.parametrize(("name", "strategy"), combinations(*STRATEGIES))
+@pytest.mark.parametrize(("name", "strategy"), list(combinations(*STRATEGIES)))
 def test_every_method_gives_what_sorting_gives(spark: SparkSession, name: str, strategy: str) -> None:
     expected = sorted_answer(spark, name)
     assert all(expected)
     assert answer(spark, JOBS[name], random_log(name), STRATEGIES[strategy], PART) == expected
 
 
-@pytest.mark.parametrize(("name", "strategy"), combinations("grid_cells", "file_order in cells"))
+@pytest.mark.parametrize(("name", "strategy"), list(combinations("grid_cells", "file_order in cells")))
 def test_windows_without_verdicts_are_the_same(spark: SparkSession, name: str, strategy: str) -> None:
     asked, rows, chosen = JOBS[name], random_log(name), STRATEGIES[strategy]
     lie = slices(spark, asked, rows) if chosen.verdicts == "file_order" else None
