@@ -36,6 +36,15 @@ def spark() -> SparkSession:
     return session("tailrace-tests", short=True)
 
 
+@pytest.fixture(scope="module")
+def tiny_spark(spark: SparkSession) -> Iterator[SparkSession]:
+    """The session with settings for a few rows, while the tests of a module run."""
+    from pipelines.transcripts.engines import tiny_programs
+
+    with tiny_programs(spark):
+        yield spark
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """A real Chromium without a head, where there is one; tests that ask for it are left out where there is none.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pipelines.batch.engine import Result
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tiny_spark")]
 
 _JOB = """
 job: example

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, cached_property
 from typing import Any
 
 import pytest
@@ -22,9 +22,9 @@ from pipelines.batch.stream_analytics.watermarks.task_ranges import TaskRanges
 from pipelines.core.model import EVERYTHING, Job, OutputRange
 from pipelines.core.time import MINUTE, SECOND, format_instant, parse_instant
 from pipelines.job.load import parse_job
-from pipelines.plan.watermark_strategy import SORT, WatermarkStrategy, cell_grid_of
+from pipelines.plan.watermark_strategy import SORT, WatermarkStrategy
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tiny_spark")]
 
 NOON_US = parse_instant("2026-01-01T12:00:00Z")
 PACKED = WatermarkStrategy("packed", "packed", "asked for")
@@ -136,22 +136,41 @@ def several_task_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task_ranges, "ROWS_PER_TASK", 100)
 
 
-@pytest.mark.parametrize("name", JOBS)
-def test_every_method_gives_what_sorting_gives(spark: SparkSession, name: str) -> None:
-    asked, rows = JOBS[name], random_log(name)
-    part = OutputRange(NOON_US + 20 * MINUTE, NOON_US + 100 * MINUTE + 1)
-    expected = answer(spark, asked, rows, SORT, part)
+STRATEGIES = {
+    "packed": PACKED,
+    "grid_cells": GRID_CELLS,
+    "file_order": FILE_ORDER,
+    "file_order in cells": FILE_ORDER_IN_CELLS,
+}
+PART = OutputRange(NOON_US + 20 * MINUTE, NOON_US + 100 * MINUTE + 1)
+
+
+def combinations(*strategies: str) -> Iterator[Any]:
+    """Every job with every strategy. Half are slow; each job and each strategy is in both halves."""
+    for row, name in enumerate(JOBS):
+        for column, strategy in enumerate(strategies):
+            marks = [pytest.mark.slow] if (row + column) % 2 else []
+            yield pytest.param(name, strategy, marks=marks, id=f"{name}, {strategy}")
+
+
+@cache
+def sorted_answer(spark: SparkSession, name: str) -> tuple[Counter[Any], Counter[Any], int]:
+    return answer(spark, JOBS[name], random_log(name), SORT, PART)
+
+
+@pytest.mark.parametrize(("name", "strategy"), list(combinations(*STRATEGIES)))
+def test_every_method_gives_what_sorting_gives(spark: SparkSession, name: str, strategy: str) -> None:
+    expected = sorted_answer(spark, name)
     assert all(expected)
-    assert answer(spark, asked, rows, PACKED, part) == expected
-    assert answer(spark, asked, rows, GRID_CELLS, part) == expected
-    alone = engine.windows_alone(asked, logs(spark, asked, rows), part, strategy=GRID_CELLS)
-    assert counted(alone) == expected[1]
-    assert answer(spark, asked, rows, FILE_ORDER, part) == expected
-    if cell_grid_of(asked) is not None:
-        assert answer(spark, asked, rows, FILE_ORDER_IN_CELLS, part) == expected
-    lie = slices(spark, asked, rows)
-    alone = engine.windows_alone(asked, logs(spark, asked, rows), part, strategy=FILE_ORDER_IN_CELLS, slices=lie)
-    assert counted(alone) == expected[1]
+    assert answer(spark, JOBS[name], random_log(name), STRATEGIES[strategy], PART) == expected
+
+
+@pytest.mark.parametrize(("name", "strategy"), list(combinations("grid_cells", "file_order in cells")))
+def test_windows_without_verdicts_are_the_same(spark: SparkSession, name: str, strategy: str) -> None:
+    asked, rows, chosen = JOBS[name], random_log(name), STRATEGIES[strategy]
+    lie = slices(spark, asked, rows) if chosen.verdicts == "file_order" else None
+    alone = engine.windows_alone(asked, logs(spark, asked, rows), PART, strategy=chosen, slices=lie)
+    assert counted(alone) == sorted_answer(spark, name)[1]
 
 
 @pytest.mark.parametrize("name", ["adjust", "over", "session"])

@@ -14,7 +14,7 @@ from pipelines.job.load import parse_job
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tiny_spark")]
 
 OPEN = "{early_arrival: off, late_arrival: unbounded, out_of_order: 9999d}"
 

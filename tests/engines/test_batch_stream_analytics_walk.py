@@ -15,7 +15,7 @@ from pipelines.job.load import parse_job
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tiny_spark")]
 
 NOON_US = parse_instant("2026-01-01T12:00:00Z")
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pipelines.core.model import Input, Window
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tiny_spark")]
 
 ZERO_US = 1_767_225_600_000_000
 Row = Mapping[str, Any]

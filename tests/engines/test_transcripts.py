@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -114,12 +113,6 @@ def test_a_wrong_expectation_fails_and_its_corrected_twin_passes_on_the_referenc
     outcome = run_reference(wrong)
     assert MUST_FAIL[stem] in judge(wrong, outcome)[0]
     assert judge(corrected, outcome) == []
-
-
-@pytest.fixture(scope="module")
-def tiny_spark(spark: SparkSession) -> Iterator[SparkSession]:
-    with tiny_programs(spark):
-        yield spark
 
 
 _OUTCOMES: dict[tuple[str, str], Outcome] = {}

@@ -125,7 +125,7 @@ class World:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("rounds", [2, pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("rounds", [1, pytest.param(30, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("by_spark", [False, True])
 def test_two_replays_of_adjacent_ranges_beside_two_ingests(tmp_path: Path, rounds: int, by_spark: bool) -> None:
     world = World(tmp_path)
