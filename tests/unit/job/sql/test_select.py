@@ -332,7 +332,7 @@ def test_a_step_that_reads_reference_data_alone_is_reference_data(script: Script
     assert loaded.steps.steps == ()
     (output,) = loaded.steps.outputs
     reference = Projected(
-        Filtered(ReferenceRows("ref"), "(`high` > 1.0D)"), (Computed("Id", "`k`"), Computed("high", "`high`"))
+        Filtered(ReferenceRows("ref"), "(`high` > 1.0D AND NOT isnan(`high`))"), (Computed("Id", "`k`"), Computed("high", "`high`"))
     )
     assert isinstance(output.rows, Projected)
     joined = output.rows.rows
