@@ -332,13 +332,14 @@ def test_a_step_that_reads_reference_data_alone_is_reference_data(script: Script
     assert loaded.steps.steps == ()
     (output,) = loaded.steps.outputs
     reference = Projected(
-        Filtered(ReferenceRows("ref"), "(`high` > 1.0D AND NOT isnan(`high`))"), (Computed("Id", "`k`"), Computed("high", "`high`"))
+        Filtered(ReferenceRows("ref"), "(`high` > 1.0D AND NOT isnan(`high`))"),
+        (Computed("Id", "`k`"), Computed("high", "`high`")),
     )
     assert isinstance(output.rows, Projected)
     joined = output.rows.rows
     assert joined.reference.rows == reference  # type: ignore[union-attr]
     assert joined.keys == (("`k`", "`Id`"),)  # type: ignore[union-attr]
-    assert joined.condition == "((`a`.`y` > `h`.`high`))"  # type: ignore[union-attr]
+    assert joined.condition == "((`a`.`y` > `h`.`high` AND NOT isnan(`a`.`y`)))"  # type: ignore[union-attr]
 
 
 def test_a_column_of_bare_nulls_is_a_text(rows: Of) -> None:
