@@ -24,9 +24,8 @@ from pipelines.plan.stages import describe_plan, format_ends
 from pipelines.quality.conservation import Conservation, conservation
 from pipelines.quality.days import WrittenDay, written_days
 from pipelines.replay.builder import LogReads, settled_by
-from pipelines.replay.fingerprint import together
 from pipelines.replay.run import replay
-from pipelines.replay.summary import RunSummary
+from pipelines.replay.summary import RunSummary, together
 from resources.lakehouse import LakehouseResource
 from resources.spark import SparkResource
 

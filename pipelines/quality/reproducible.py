@@ -14,6 +14,7 @@ from pipelines.lakehouse.runs import SUCCEEDED, runs_of
 from pipelines.quality.checks import CheckResult
 from pipelines.quality.conservation import Share, shares
 from pipelines.replay.builder import make_plan
+from pipelines.replay.summary import together
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +39,6 @@ def check_reproducible(spark: SparkSession, lakehouse: Lakehouse, job: Job, outp
 
 def _problems(spark: SparkSession, lakehouse: Lakehouse, job: Job, share: Share, run: Mapping[str, Any]) -> list[str]:
     from pipelines.replay.evaluate import recompute
-    from pipelines.replay.fingerprint import together
 
     told = f"run {share.run_id} of {_told(share.wrote)}"
     if run["job_fingerprint"] != job.fingerprint:
