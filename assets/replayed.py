@@ -25,7 +25,7 @@ from pipelines.plan.stages import describe_plan
 from pipelines.quality.days import WrittenDay, written_days
 from pipelines.replay.builder import LogReads, settled_by
 from pipelines.replay.run import replay
-from pipelines.replay.summary import RunSummary
+from pipelines.replay.summary import RunSummary, together
 from resources.lakehouse import LakehouseResource
 from resources.spark import SparkResource
 

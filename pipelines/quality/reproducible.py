@@ -14,6 +14,7 @@ from pipelines.quality.check_result import CheckResult
 from pipelines.quality.owned_ranges import OwnedRange, owned_ranges
 from pipelines.quality.table_rows import table_rows
 from pipelines.replay.builder import make_plan
+from pipelines.replay.summary import together
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +37,6 @@ def check_reproducible(spark: SparkSession, lakehouse: Lakehouse, job: Job, outp
 
 def _problems(spark: SparkSession, lakehouse: Lakehouse, job: Job, one: OwnedRange) -> list[str]:
     from pipelines.replay.evaluate import recompute
-    from pipelines.replay.fingerprint import together
 
     name, read = f"run {one.run_id} of {format_range(one.written)}", one.run["versions_read"]
     if one.run["job_fingerprint"] != job.fingerprint:

@@ -22,10 +22,10 @@ from pipelines.plan.definition import Plan
 from pipelines.plan.stages import Compute, KeepSummary, ReadLog, ReadSnapshots, Replace, describe, stages_of
 from pipelines.plan.watermark_strategy import WatermarkStrategy
 from pipelines.replay.collect import Computed, computed, frames_of, output_frames
-from pipelines.replay.fingerprint import fingerprint, together
+from pipelines.replay.fingerprint import fingerprint
 from pipelines.replay.io_metrics import scanned, watched
 from pipelines.replay.read import log_slices, read_arrivals, read_references
-from pipelines.replay.summary import Findings
+from pipelines.replay.summary import Findings, together
 from pipelines.replay.write import check_columns, replace_range, require_safe_commits, with_day
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,14 +71,6 @@ def fingerprint_of(rows: int, sums: list[int]) -> Counted:
     """The fingerprint of so many rows, the lanes of whose hashes add up to ``sums``."""
     text = ":".join([str(rows), *(f"{total % (1 << 64):016x}" for total in sums)])
     return Counted(rows, hashlib.sha256(text.encode()).hexdigest())
-
-
-def together(by_table: Mapping[str, str]) -> str:
-    """The fingerprint of several outputs, from that of each; of one output its own."""
-    if len(by_table) == 1:
-        return next(iter(by_table.values()))
-    lines = (f"{table.rpartition('/')[2]} {one}" for table, one in sorted(by_table.items()))
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 NO_ROWS = fingerprint_of(0, [0] * _LANES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -84,3 +85,11 @@ class RunSummary:
             "finished_at": format_instant(self.finished_us),
             "plan": self.plan.as_dict(),
         }
+
+
+def together(by_table: Mapping[str, str]) -> str:
+    """The fingerprint of several outputs, from that of each; of one output its own."""
+    if len(by_table) == 1:
+        return next(iter(by_table.values()))
+    lines = (f"{table.rpartition('/')[2]} {one}" for table, one in sorted(by_table.items()))
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
