@@ -136,8 +136,6 @@ def of_day(
 
     ``names`` comes from :func:`counted`. Each count is an entry of its own, because Dagster plots those.
     """
-    from pipelines.replay.fingerprint import together
-
     found = logs.of(part)
     # a settled range has settled days, even if it is settled by the log's summary and the day's formula has no end
     ends_us = tuple(table.end_of_log_us for table in plan.reads)
