@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -117,7 +118,7 @@ class _Reading:
 
     def _use(self, node: exp.Expr, sources: Mapping[str, _Seen]) -> None:
         """Take note of the columns of one node of an expression, and of their types."""
-        if path_of(node) and not isinstance(node.parent, exp.Dot):
+        if next(_written(node), None) is not None and not isinstance(node.parent, exp.Dot):
             self._guess(node, sources)
         if isinstance(node, exp.Binary) and isinstance(node, _COMPARED):
             one, other = (self._guess(side, sources) for side in (node.this, node.expression))
@@ -254,8 +255,11 @@ def _declared(kind: exp.DataType) -> Type:
 
 
 def _written(node: exp.Expr) -> Iterator[str]:
-    """The names of a column's path as they are written."""
-    if isinstance(node, exp.Dot) and path_of(node):
+    """The names of a column's path as they are written; a metadata property is a column of its source."""
+    if called(node) == "GETMETADATAPROPERTYVALUE" and len(arguments(node)) == 2:
+        source, name = arguments(node)
+        yield from (*path_of(source), *re.findall(r"[^\[\].]+", name.name)[-1:])
+    elif isinstance(node, exp.Dot) and path_of(node):
         yield from _written(node.this)
         yield node.expression.name
     elif isinstance(node, exp.Column):
