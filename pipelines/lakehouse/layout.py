@@ -101,11 +101,9 @@ def output_table(job: Job, name: str | None) -> OutputTable:
 
 def table_columns(job: Job, one: OutputTable) -> tuple[str, ...]:
     """The columns of an output's table."""
-    columns = output_columns(job, one.output)
-    taken = {name.lower() for name in columns}
-    times = [] if one.layout is WINDOWS else [one.layout.time]
-    times += [*WINDOW_COLUMNS] if one.has_windows else []
-    return (*(name for name in times if name not in taken), *columns, one.layout.day)
+    times = () if one.layout is WINDOWS else (one.layout.time,)
+    windows = WINDOW_COLUMNS if one.has_windows else ()
+    return (*times, *windows, *output_columns(job, one.output), one.layout.day)
 
 
 def row_keys(job: Job, one: OutputTable) -> tuple[str, ...] | None:
