@@ -17,10 +17,10 @@ from pipelines.job.sql.inputs import job_name
 from pipelines.job.sql.spark_types import type_of
 from pipelines.job.sql.types import BIGINT, BIT, DATETIME, FLOAT, TEXT, Array, Map, Record, Scalar, Type
 
-METADATA = frozenset(
-    {"partitionid", "eventenqueuedutctime", "eventprocessedutctime", "blobname", "bloblastmodifiedutctime", "system"}
-)
+METADATA = frozenset({"partitionid", "eventenqueuedutctime", "blobname", "bloblastmodifiedutctime", "system"})
 """What is no field of an event."""
+PROCESSED = "eventprocessedutctime"
+"""The product's clock (Q24). A script that names it gets a column, which is null unless events were stored with it."""
 _NUMBERS = frozenset({"SUM", "AVG", "MIN", "MAX", "STDEV", "STDEVP", "VAR", "VARP", "ABS", "CEILING", "FLOOR", "ROUND",
                       "SQRT", "SQUARE", "POWER", "EXP", "SIGN", "PERCENTILE_CONT", "PERCENTILE_DISC"})  # fmt: skip
 _TEXTS = frozenset({"CONCAT", "CONCAT_WS", "LEN", "SUBSTRING", "UPPER", "LOWER", "TRIM", "LTRIM", "RTRIM", "CHARINDEX",
@@ -135,7 +135,7 @@ class _Reading:
         """The field of an input that a column leads to; None if it is none."""
         while isinstance(node, exp.Paren):
             node = node.this
-        path = tuple(part for part in _written(node))
+        path = tuple(_written(node))
         if not path or path[0].lower() in METADATA or _is_unit(node):
             return None
         first = path[0].lower()
@@ -148,7 +148,10 @@ class _Reading:
             owners = [one for one in sources.values() if one.rest is not None and _has(one.rest, first)]
         if not owners:
             owners = [one for one in sources.values() if one.rest is not None]
-        return _walk(owners[0], path) if owners else None
+        found = _walk(owners[0], path) if owners else None
+        if found is not None and first == PROCESSED and kind_of(found) == "open":
+            found.found = DATETIME
+        return found
 
     def _passed_on(self, select: Select, sources: Mapping[str, _Seen]) -> _Seen:
         """The columns of the SELECT, as those that read it see them."""

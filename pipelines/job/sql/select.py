@@ -56,7 +56,7 @@ class _Selected:
             for name, typed in self._columns(item, scope):
                 if name.lower() not in columns:
                     columns[name.lower()] = name, typed
-                elif not _is_star(item.value):
+                elif not _is_star(item.value) and columns[name.lower()][1].sql != typed.sql:
                     raise self.places.refused(item.start, f"two columns are called '{name}': give one an alias")
         if not columns:
             raise self.places.refused(self.select.start, "the SELECT gives no column")

@@ -154,6 +154,21 @@ def test_the_columns_of_a_script_alone_are_guessed_from_their_use(
     assert any("System.Timestamp()" in one for one in found["open_points"])
 
 
+def test_metadata_properties_and_the_product_s_clock_become_columns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "archive.asaql").write_text(
+        "SELECT *, EventProcessedUtcTime INTO archive FROM hub"
+        " WHERE GetMetadataPropertyValue(hub, '[User].[source]') = 'device' AND temp > 3"
+    )
+    code, (found,) = imported(capsys, "asa", tmp_path / "archive.asaql", "--out", tmp_path / "out")
+    assert (code, found["refusals"]) == (1, [])
+    job = job_in(tmp_path / "out", "archive")
+    assert columns(job, "hub") == {"EventProcessedUtcTime": "timestamp", "source": "string", "temp": "double"}
+    assert "hub.EventProcessedUtcTime TIMESTAMP: guessed from its use in the script" in found["guesses"]
+    assert "EventProcessedUtcTime is a wall clock that no log contains (Q24)" in found["open_points"]
+
+
 def test_samples_may_be_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "all.asaql").write_text("SELECT * INTO archive FROM cars")
     _, (found,) = imported(capsys, "asa", tmp_path / "all.asaql", "--out", tmp_path / "empty")
