@@ -1,4 +1,4 @@
-"""The rules of the semantics page and the docstrings of the engines name each other."""
+"""The rules of the semantics page and of the page on queries, and the code that names them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ENGINES = ("reference", "batch", "live")
-RULES = re.compile(r"\b([GSAI])(\d{1,2})(?: to \1(\d{1,2}))?\b")
+RULES = re.compile(r"\b([GSAIQ])(\d{1,3})(?: to \1(\d{1,3}))?\b")
 
 NOT_OF_ENGINES = {
     "G3": "no function: every engine looks at earlier arrivals only; a property of transcripts and replays",
@@ -19,10 +19,18 @@ NOT_OF_ENGINES = {
 }
 
 
+def rows_of(page: str) -> list[str]:
+    """Every rule of a table on the page, as often as it is there."""
+    return re.findall(r"^\| ([GSAIQ]\d{1,3}) \|", (ROOT / "docs" / page).read_text(), re.MULTILINE)
+
+
 def on_the_page() -> set[str]:
-    """Every rule of a table on the semantics page."""
-    text = (ROOT / "docs" / "semantics.md").read_text()
-    return set(re.findall(r"^\| ([GSAI]\d{1,2}) \|", text, re.MULTILINE))
+    """The rules of the semantics page."""
+    return set(rows_of("semantics.md"))
+
+
+def rules_of_queries(text: str) -> set[str]:
+    return {rule for rule in named_in(text) if rule.startswith("Q")}
 
 
 def named_in(text: str) -> set[str]:
@@ -60,7 +68,19 @@ def test_every_rule_of_the_page_is_named_where_the_engine_implements_it(engine: 
 
 def test_a_rule_that_code_names_is_on_the_page() -> None:
     named = named_in(docstrings(ROOT / "pipelines"))
-    assert sorted(named - on_the_page()) == []
+    assert sorted(named - rules_of_queries(" ".join(named)) - on_the_page()) == []
+
+
+def test_a_rule_of_queries_that_code_or_a_page_names_is_on_the_page_of_queries() -> None:
+    files = [*(ROOT / "pipelines").rglob("*.py"), *(ROOT / "docs").glob("*.md")]
+    named = rules_of_queries("\n".join(path.read_text() for path in files))
+    assert {"Q1", "Q16", "Q85", "Q112"} <= named
+    assert sorted(named - set(rows_of("queries.md"))) == []
+
+
+def test_the_page_of_queries_lists_each_rule_once_and_in_order() -> None:
+    numbers = [int(rule.removeprefix("Q")) for rule in rows_of("queries.md")]
+    assert numbers == sorted(set(numbers))
 
 
 def test_what_no_engine_implements_is_a_rule_of_the_page() -> None:

@@ -10,7 +10,7 @@ from pipelines.job.sql.expressions.call import Call, Function
 from pipelines.job.sql.expressions.context import Context
 from pipelines.job.sql.expressions.values import Value
 
-_FUNCTIONS: dict[str, Function] = {
+FUNCTIONS: dict[str, Function] = {
     **conditional.FUNCTIONS,
     **dates.FUNCTIONS,
     **nested.FUNCTIONS,
@@ -21,7 +21,7 @@ _FUNCTIONS: dict[str, Function] = {
 _CLOCK = "a clock gives another value at each replay; use System.Timestamp()"
 _APPLY = "it gives several rows; write CROSS APPLY after FROM"
 _GEOMETRY = "its results depend on an unpublished projection; compute them before ingest and declare a column"
-_NOT_IN_THE_LANGUAGE = {
+NOT_IN_THE_LANGUAGE = {
     **dict.fromkeys(("GETDATE", "GETUTCDATE", "SYSDATETIME", "SYSUTCDATETIME", "CURRENT_TIMESTAMP"), _CLOCK),
     **dict.fromkeys(("GETARRAYELEMENTS", "GETRECORDPROPERTIES"), _APPLY),
     **dict.fromkeys(("CREATEPOINT", "CREATELINESTRING", "CREATEPOLYGON"), _GEOMETRY),
@@ -51,7 +51,7 @@ _MODELS = ("ANOMALYDETECTION_",)
 def call(context: Context, node: exp.Anonymous) -> Value:
     """The value of a call of a function; Refused if it is none of the language or has other arguments."""
     name = node.name.upper()
-    function = _FUNCTIONS.get(name)
+    function = FUNCTIONS.get(name)
     if function is None:
         raise context.refused(node, f"{node.name}: {_instead(name)}")
     count = len(node.expressions)
@@ -63,9 +63,9 @@ def call(context: Context, node: exp.Anonymous) -> Value:
 def _instead(name: str) -> str:
     if name.startswith(_MODELS):
         return "its model is not published, so that a replay cannot give its results; take them from the log"
-    if name in _NOT_IN_THE_LANGUAGE:
-        return f"not offered; {_NOT_IN_THE_LANGUAGE[name]}"
-    return f"there is no such function; {did_you_mean(name, _FUNCTIONS)}"
+    if name in NOT_IN_THE_LANGUAGE:
+        return f"not offered; {NOT_IN_THE_LANGUAGE[name]}"
+    return f"there is no such function; {did_you_mean(name, FUNCTIONS)}"
 
 
 def _count(function: Function) -> str:
