@@ -54,6 +54,9 @@ def _value(context: Context, node: exp.Expr) -> Value:
         return _dot(context, node)
     if (operator := _OPERATORS.get(type(node))) is not None:
         return operator(context, node)
+    if isinstance(function := node.this, exp.Anonymous):
+        call(context, function)
+        raise context.refused(node, f"{function.name} takes no OVER")
     raise context.refused(node, f"{node.sql('tsql')} cannot stand in an expression")
 
 

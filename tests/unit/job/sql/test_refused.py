@@ -25,6 +25,8 @@ CASES = [
     ("WITH s AS (SELECT x FROM a), S AS (SELECT x FROM a) SELECT x FROM s", 30, "'S' is the name of another step"),
     ("WITH s AS (SELECT x FROM later), later AS (SELECT x FROM a) SELECT x FROM s", 26, "there is no step"),
     ("SELECT EventProcessedUtcTime FROM a", 8, "a wall clock that no log holds"),
+    ("SELECT AnomalyDetection_ChangePoint(x, 80, 9) OVER (LIMIT DURATION(mi, 1)) AS p FROM a", 8, "is not published"),
+    ("SELECT UPPER(k) OVER (LIMIT DURATION(mi, 1)) AS u FROM a", 8, "UPPER takes no OVER"),
     # select lists
     ("SELECT x + 1 FROM a", 8, "has no name of its own: give it an alias"),
     (f"SELECT COUNT(*) FROM a {WINDOW}", 8, "COUNT has no name of its own"),
