@@ -105,10 +105,10 @@ class _Evaluator:
         try:
             results = self._computed(stage, stage.strategy, kept)
         except PySparkException as error:
-            disorder, refused = message_of_disorder(error), value_refused(error)
-            if refused is not None:
-                raise refused from error
+            disorder = message_of_disorder(error)
             if disorder is None:
+                if (refused := value_refused(error)) is not None:
+                    raise refused from error
                 raise
             # nothing was written so far
             warning = f"a file was expected to be in order and is not: {disorder}; everything was sorted instead"

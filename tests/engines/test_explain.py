@@ -271,6 +271,6 @@ def test_the_command_prints_sentences_or_one_document(tmp_path: Path, capsys: py
     assert tailrace([*base, "--window-end", "2026-01-01T12:10:00Z", "--key", "booth=a", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["windows"][0]["n"] == 3
     assert tailrace(base) == 2
-    assert "say either --event, --window-end or --at" in capsys.readouterr().err
+    assert "give one of --event, --window-end and --at" in capsys.readouterr().err
     assert tailrace([*base, "--window-end", "2026-01-01T12:10:00Z", "--key", "both=a"]) == 2
     assert "did you mean 'booth'" in capsys.readouterr().err

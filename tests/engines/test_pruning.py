@@ -212,7 +212,8 @@ def test_every_type_of_column_is_written_alike_with_and_without_spark(spark: Spa
     found = fingerprint(frame).fingerprint
     for writer in ("spark", "driver"):
         with computed(JOB, result, writer) as results:
-            assert (results.fingerprint, results.rows[f"windows/{JOB.name}"]) == (found, 3)
+            fingerprints = results.fingerprints[f"windows/{JOB.name}"]
+            assert (fingerprints, results.rows[f"windows/{JOB.name}"]) == (found, 3)
             for output in (EVERYTHING, DAY_OF_YEAR):
                 rows = results.tables[f"windows/{JOB.name}"]
                 replace_range(rows, lakehouse, f"windows/{writer}", WINDOWS, output, {"of": str(output)})

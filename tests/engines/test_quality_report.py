@@ -87,7 +87,7 @@ def test_every_check_passes_on_what_is_right_and_says_what_was_not_checked(lakeh
         ("window_schema", True),
         ("window_contract", True),
     ]
-    assert skipped == ["Nothing was reconciled, so whether the results match the live run's was not checked."]
+    assert skipped == ["windows/cars was not reconciled, so whether the results match the live run's was not checked."]
 
 
 def test_a_failed_check_stands_on_the_page_and_ends_the_command_with_1(
@@ -111,4 +111,4 @@ def test_a_log_without_a_replay_is_checked_as_far_as_it_goes(spark: SparkSession
     lakehouse = build(tmp_path / "house", replay=False, hours=len(arrivals()) // 48)
     results, skipped = run_checks(JOB, lakehouse, EVERYTHING)
     assert [result.name for result in results] == ["arrival_order", "arrival_contract"]
-    assert skipped == ["No replay has written windows, so neither windows nor verdicts were checked."]
+    assert skipped == ["No replay has written windows/cars, so neither results nor verdicts were checked."]

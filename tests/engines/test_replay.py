@@ -325,11 +325,12 @@ def test_a_read_range_is_exact_to_the_microsecond(spark: SparkSession, tmp_path:
         # a file each, so that every file's statistics are put to the test
         _ingest(lakehouse, [{**base, "sequence": sequence, "arrival_time": time}])
     table = ReadTable("cars", "arrivals/cars", 4, ReadRange(None, None, ""), 0, 0, None, 0, None, None)
-    plan = dataclasses.replace(builder.make_plan(JOB, EVERYTHING, lakehouse), reads=(table,))
+    plan = builder.make_plan(JOB, EVERYTHING, lakehouse)
 
     def sequences(from_: str | None, to: str | None) -> list[int]:
         read = ReadRange(None if from_ is None else T(from_), None if to is None else T(to), "")
-        frames = read_arrivals(spark, JOB, dataclasses.replace(plan, read=read), Lakehouse.at(lakehouse))
+        reads = (dataclasses.replace(table, read=read),)
+        frames = read_arrivals(spark, JOB, dataclasses.replace(plan, reads=reads), Lakehouse.at(lakehouse))
         return sorted(row["sequence"] for row in frames["cars"].collect())
 
     assert sequences(times[1], times[2]) == [1, 2]
