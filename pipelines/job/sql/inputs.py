@@ -106,10 +106,10 @@ class Inputs:
         column = given.column(own[0]) if len(own) == 1 else None
         if own == ("eventenqueuedutctime",) and column is None:
             return None
-        # an event without a valid time is dropped at the input, whatever a failing CAST does elsewhere
+        # an event without a valid time is dropped at the input, whatever a failing expression does elsewhere
         values = Values(self._places, replace(self.values.settings, on_cast_error="null"))
         scope = RowScope(self._places, (Source(called, column_fields(given.columns)),), timeless="in TIMESTAMP BY")
-        typed = values.of(node, scope)
+        typed = values.of(node, scope, stops=False)
         if typed.type not in (DATETIME, TEXT):
             raise self._places.refused(
                 node,

@@ -22,10 +22,9 @@ class Values:
     places: Places
     settings: Settings
 
-    def of(self, node: exp.Expr, scope: Scope) -> Typed:
-        """The value of the expression."""
-        assert isinstance(node, exp.Expression)
-        return translate(node, scope, self.settings)
+    def of(self, node: exp.Expr, scope: Scope, *, stops: bool = True) -> Typed:
+        """The value of the expression; where it fails the run stops, or it is null."""
+        return translate(node, scope, self.settings, stops=stops)
 
     def condition(self, node: exp.Expr, scope: Scope) -> Typed:
         """The value of a condition."""

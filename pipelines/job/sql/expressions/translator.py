@@ -23,10 +23,11 @@ from pipelines.job.sql.types import BIT, Typed
 _OPERATORS = {**operators.OPERATORS, **conditional.OPERATORS, **patterns.OPERATORS}
 
 
-def translate(node: exp.Expr, scope: Scope, settings: Settings) -> Typed:
+def translate(node: exp.Expr, scope: Scope, settings: Settings, *, stops: bool = True) -> Typed:
     """The value of ``node`` in the row that ``scope`` describes.
 
-    Where it fails the run stops: the message names file, line and column, the value, and the row's time. Raises
+    Where it fails the run stops: the message names file, line and column, the value, and the row's time. It is null
+    there where ``stops`` is false, as for the time of an event, which has no other time to name yet. Raises
     :class:`~pipelines.job.sql.refusal.Refused` for what is not in the language or cannot be given exactly.
     """
 
@@ -35,7 +36,7 @@ def translate(node: exp.Expr, scope: Scope, settings: Settings) -> Typed:
 
     context = Context(scope, settings, value)
     result = settled(value(node))
-    return Typed(result.stopping, result.type, result.kept_if)
+    return Typed(result.stopping if stops else result.sql, result.type, result.kept_if)
 
 
 def _value(context: Context, node: exp.Expr) -> Value:
