@@ -27,6 +27,7 @@ def grouping_key(value: Any) -> Hashable:
         return tuple([grouping_key(item) for item in value])
     if isinstance(value, dict):
         return tuple((grouping_key(key), grouping_key(item)) for key, item in value.items())
+    # numbers, dates and truth values, which are hashable
     return value  # type: ignore[no-any-return]
 
 

@@ -75,6 +75,7 @@ def _apart(window: Window, apart: tuple[str, ...], expressions: dict[str, str]) 
     """The window with sessions formed for each value of ``apart`` too, by the columns that hold their values."""
     if isinstance(window, AnyOf):
         members = ((name, _apart(member, apart, expressions)) for name, member in window.members)
+        # a member is a single window, and stays one; the type of this function cannot say so
         return AnyOf(tuple(members))  # type: ignore[arg-type]
     if isinstance(window, Session):
         chains = (_named(expressions, text) for text in window.partition_by)
