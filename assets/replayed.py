@@ -110,6 +110,7 @@ def of_run(summary: RunSummary) -> dict[str, dg.MetadataValue]:
         "run_output": dg.MetadataValue.text(format_range(plan.output)),
         "run_read": dg.MetadataValue.text(f"[{format_ends(plan.read.from_us, plan.read.to_us)}]"),
         "run_read_rule": dg.MetadataValue.text(plan.read.rule),
+        "run_read_paths": dg.MetadataValue.text("\n".join(map(str, plan.paths))),
         "run_events": dg.MetadataValue.int(summary.events),
         "run_rows_written": dg.MetadataValue.text(listed(summary.rows_written)),
         "run_output_fingerprint": dg.MetadataValue.text(summary.output_fingerprint),

@@ -20,7 +20,7 @@ from pipelines.explain.story import (
 from pipelines.explain.tests import reasons
 from pipelines.lakehouse.layout import output_tables
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.plan.extent import output_extents
+from pipelines.plan.paths import output_extents
 from pipelines.recompute.naming import event_id
 from pipelines.recompute.windows import RecomputedWindow
 

@@ -18,7 +18,8 @@ from pipelines.lakehouse.layout import WINDOWS, OutputTable, output_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import plain_rows, rows_of
 from pipelines.plan.definition import ReadReference
-from pipelines.plan.extent import Extent, output_extents
+from pipelines.plan.extent import Extent
+from pipelines.plan.paths import output_extents
 from pipelines.recompute.naming import listed
 from pipelines.replay.builder import make_plan
 

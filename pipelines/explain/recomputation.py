@@ -24,7 +24,7 @@ from pipelines.lakehouse.arrival_rows import arrivals_where, row_values
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import TIMESTAMP, day_scalar
 from pipelines.lakehouse.show import plain
-from pipelines.plan.extent import job_extent
+from pipelines.plan.paths import job_extent
 from pipelines.recompute.logs import Logs
 from pipelines.recompute.naming import ArrivalId, id_of, key_names
 from pipelines.recompute.reads import AROUND, reads_around

@@ -23,7 +23,7 @@ from pipelines.core.model import (
     Window,
 )
 from pipelines.plan import read_range
-from pipelines.plan.extent import FirstWindow, extents, first_windows, windows_of
+from pipelines.plan.extent import FirstWindow, first_windows, windows_of
 from pipelines.plan.initial_state import (
     Clock,
     InitialStates,
@@ -33,6 +33,7 @@ from pipelines.plan.initial_state import (
     initial_state_of,
     summary_key_of,
 )
+from pipelines.plan.paths import extents
 from pipelines.plan.read_range import History, ReadRange
 
 _LEAST_US = -(2**62)

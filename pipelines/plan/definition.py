@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 from pipelines.core.model import OutputRange
 from pipelines.core.time import format_instant
 from pipelines.plan.initial_state import InitialStates
+from pipelines.plan.paths import Path
 from pipelines.plan.read_range import ReadRange
 from pipelines.plan.watermark_strategy import SORT, WatermarkStrategy
 
@@ -152,6 +153,7 @@ class Plan:
     """One replay, decided. ``settled`` False: ``unsettled`` says which arrivals, still to come, would change it.
 
     ``strategy``: how watermarks are found; ``sorting``: how they are found if a file turns out not to be in order.
+    ``paths``: the steps that set how far around the output range each input and reference is read.
     ``initial_states``: the state of each input before the read range and at the end of the log, from ``summaries``;
     None: timelines begin empty.
     """
@@ -171,6 +173,7 @@ class Plan:
     sorting: WatermarkStrategy = SORT
     writer: Writer = "spark"
     references: tuple[ReadReference, ...] = ()
+    paths: tuple[Path, ...] = ()
 
     @property
     def end_of_log_us(self) -> int | None:
@@ -201,6 +204,7 @@ class Plan:
             "read_to": instant_or_none(self.read.to_us),
             "read_rule": self.read.rule,
             "read_reasons": list(self.read.reasons),
+            "read_paths": [path.as_dict() for path in self.paths],
             "carry": [summary.as_dict() for summary in self.summaries],
             "reads": [read.as_dict() for read in self.reads],
             "references": [read.as_dict() for read in self.references],

@@ -2,7 +2,7 @@
 
 **The rule.** Let a construct have the extent ``(B, A)`` if each of its rows at time ``x`` depends on rows of
 ``[x - B, x + A]`` alone, their absence included. Then extents add up along a path from an output to an input, and of
-several paths the greatest B and the greatest A hold.
+several paths the greatest B and the greatest A hold (:mod:`pipelines.plan.paths` adds up).
 
 *Proof.* By induction over the path. A row of the last step at ``x`` depends on rows of the step before in
 ``[x - B, x + A]``, each of which depends on its own inputs within the sums of the extents before it. No step moves an
@@ -27,16 +27,15 @@ the sum of what comes *after* the join.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipelines.core.model import AnyOf, Count, Grid, Job, Join, Session, Sliding, Snapshot, Window
+from pipelines.core.model import AnyOf, Count, Grid, Job, Session, Sliding, Snapshot, Window
 from pipelines.core.query import members_of
 from pipelines.core.steps import (
     Analysed,
     InputRows,
     Joined,
-    ReferenceRows,
     Rows,
     StepRows,
     Steps,
@@ -44,7 +43,6 @@ from pipelines.core.steps import (
     children_of,
     walk,
 )
-from pipelines.core.time import UNIT_US
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,34 +57,6 @@ class Extent:
         unbounded = self.back_us is None or later.back_us is None
         back_us = None if unbounded else (self.back_us or 0) + (later.back_us or 0)
         return Extent(back_us, self.ahead_us + later.ahead_us)
-
-    def or_beyond(self, other: Extent) -> Extent:
-        """Of two paths, the greater reach on each side."""
-        return Extent(greatest([self.back_us, other.back_us]), max(self.ahead_us, other.ahead_us))
-
-
-def extents(job: Job) -> dict[str, Extent]:
-    """What an output of ``job`` depends on, by input and reference; those that no output reads are left out."""
-    if job.steps is None:
-        query = job.window_query
-        extent = Extent(look_back(query.window))
-        return dict.fromkeys(query.inputs, extent if query.join is None else _of_join(query.join).then(extent))
-    return _greatest_of(output_extents(job, one.name) for one in job.steps.outputs)
-
-
-def output_extents(job: Job, name: str) -> dict[str, Extent]:
-    """What the output of that name depends on, by input and reference."""
-    if job.steps is None:
-        return extents(job)
-    return dict(_reads(job.steps.output(name).rows, job.steps, {}))
-
-
-def job_extent(job: Job) -> Extent:
-    """The greatest reach of ``job`` over all its inputs."""
-    found = Extent()
-    for name, extent in extents(job).items():
-        found = found.or_beyond(extent) if any(part.name == name for part in job.inputs) else found
-    return found
 
 
 def windows_of(job: Job) -> tuple[Window, ...]:
@@ -168,8 +138,8 @@ def look_back(window: Window) -> int | None:
 def join_extent(unit_us: int, from_units: int, to_units: int, *, is_left: bool) -> Extent:
     """The extent of a stream join (S14).
 
-    >>> join_extent(UNIT_US["minute"], 0, 5, is_left=False).back_us // UNIT_US["minute"]
-    6
+    >>> join_extent(60, 0, 5, is_left=True)
+    Extent(back_us=360, ahead_us=60)
     """
     if is_left:
         units = max(to_units, 0) + max(-from_units, 0)
@@ -181,32 +151,6 @@ def greatest(durations_us: list[int | None]) -> int | None:
     """The greatest; None, without a bound, if one of them is."""
     known = [duration_us for duration_us in durations_us if duration_us is not None]
     return max(known) if len(known) == len(durations_us) else None
-
-
-def _of_join(join: Join) -> Extent:
-    return join_extent(UNIT_US[join.unit], join.from_units, join.to_units, is_left=join.kind == "left")
-
-
-def _reads(rows: Rows, steps: Steps, known: dict[str, dict[str, Extent]]) -> Mapping[str, Extent]:
-    """By input and reference, the extent of all that lies between it and ``rows``; ``known`` are steps seen already."""
-    match rows:
-        case InputRows(name) | ReferenceRows(name):
-            return {name: Extent()}
-        case StepRows(name):
-            if name not in known:
-                known[name] = dict(_reads(steps.step(name), steps, known))
-            return known[name]
-        case _:
-            found = _greatest_of(_reads(child, steps, known) for child in children_of(rows))
-            return {name: extent.then(extent_of(rows)) for name, extent in found.items()}
-
-
-def _greatest_of(paths: Iterator[Mapping[str, Extent]]) -> dict[str, Extent]:
-    found: dict[str, Extent] = {}
-    for one in paths:
-        for name, extent in one.items():
-            found[name] = found.get(name, extent).or_beyond(extent)
-    return found
 
 
 def _has_window(rows: Rows, steps: Steps) -> bool:

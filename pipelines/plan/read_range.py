@@ -19,8 +19,9 @@ has seen. The guard gives ``event time <= arr + E`` for everything that is not d
    include their end. Verdicts depend on earlier arrivals only.
 
 **A query of several steps** has for each input a K of its own, the sum of what the steps on the way look back, and an
-A, what they look ahead (:mod:`pipelines.plan.extent` has both, with their proof). With these, each input reads
-``[from - E - max(K, L), to + A + L]`` by its own policy: the timelines of other inputs decide nothing about it.
+A, what they look ahead (:mod:`pipelines.plan.extent` proves both, :mod:`pipelines.plan.paths` adds them up). With
+these, each input reads ``[from - E - max(K, L), to + A + L]`` by its own policy: the timelines of other inputs decide
+nothing about it.
 
 **K of a session** (S11, timeout T, greatest duration D) is ``2D + T``. Check points cut time into segments
 ``(c - D, c]``. A *run* is a sequence of events without a pause longer than T. The events of a run's first two segments
@@ -109,8 +110,9 @@ from typing import Protocol
 
 from pipelines.core.model import Job, OutputRange, StreamAnalyticsOrdering
 from pipelines.core.time import format_duration
-from pipelines.plan.extent import Extent, extents, greatest, has_join, job_extent
+from pipelines.plan.extent import Extent, greatest, has_join
 from pipelines.plan.initial_state import Summary
+from pipelines.plan.paths import extents, job_extent
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipelines.core.model import Job, OutputRange
-from pipelines.plan.extent import extents, greatest
+from pipelines.plan.extent import greatest
+from pipelines.plan.paths import extents
 from pipelines.plan.read_range import policy
 
 

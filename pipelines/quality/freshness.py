@@ -27,7 +27,7 @@ from pipelines.lakehouse.reference_data import open_reference
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import runs_of
 from pipelines.lakehouse.schema import TIMESTAMP
-from pipelines.plan.extent import job_extent
+from pipelines.plan.paths import job_extent
 from pipelines.plan.read_range import reach_of
 from pipelines.plan.snapshots import Lookup, lookups, snapshots_read
 from pipelines.quality.owned_ranges import OwnedRange, owned_ranges

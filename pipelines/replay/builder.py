@@ -24,7 +24,7 @@ from pipelines.lakehouse.schema import alike, arrivals_schema
 from pipelines.lakehouse.sorted_files import sorted_files
 from pipelines.plan.bounded_reads import BoundedReads, bounded_reads, why_whole_log
 from pipelines.plan.definition import Plan, ReadReference, ReadTable, SummaryUse, WrittenTable, is_settled
-from pipelines.plan.extent import extents
+from pipelines.plan.paths import extents, paths
 from pipelines.plan.read_range import ReadRange, read_range
 from pipelines.plan.snapshots import lookups, snapshots_read
 from pipelines.plan.watermark_strategy import choose_strategy
@@ -120,6 +120,7 @@ def make_plan(job: Job, output: OutputRange, lakehouse: str | Path | Lakehouse, 
         sorting=sorting,
         writer=writer_of(job, reads, references, writes, place),
         references=references,
+        paths=paths(job),
     )
 
 

@@ -17,7 +17,8 @@ from pipelines.batch.spark.expressions import SparkExpressions
 from pipelines.batch.spark.local_rows import local_frame, local_rows
 from pipelines.batch.steps.outputs import outputs
 from pipelines.core.model import Arrival
-from pipelines.plan.extent import Extent, extents
+from pipelines.plan.extent import Extent
+from pipelines.plan.paths import extents
 from pipelines.reference.engine import run
 from pipelines.transcripts.engines import reference_frames, tiny_programs
 

@@ -28,7 +28,7 @@ from pipelines.live.steps.expressions import plain
 from pipelines.live.steps.outputs import outputs, shown
 from pipelines.live.steps.references import listed
 from pipelines.live.steps.relation import Columns
-from pipelines.plan.extent import extents
+from pipelines.plan.paths import extents
 from pipelines.reference.engine import run
 from pipelines.transcripts.engines import reference_outcome
 

@@ -39,7 +39,7 @@ from pipelines.core.steps import (
     Windowed,
     walk,
 )
-from pipelines.plan.extent import extents
+from pipelines.plan.paths import extents
 
 WINDOWS_OF_ROWS = WindowRules(windows_of_rows)
 """An edge belongs to the window that ends there, and every window is emitted."""

@@ -8,7 +8,7 @@ from functools import cached_property
 from pipelines.core.errors import UsageError
 from pipelines.core.model import Job, Session, SimpleWindow, Window, output_name
 from pipelines.core.steps import first_window
-from pipelines.plan.extent import extents
+from pipelines.plan.paths import extents
 
 
 @dataclass(frozen=True)

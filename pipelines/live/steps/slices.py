@@ -21,7 +21,7 @@ from pipelines.live.state.columns import whole
 from pipelines.live.state.compiled_job import CompiledJob
 from pipelines.live.state.output import MISSED, Output, Slice
 from pipelines.live.state.rows import FOREVER, NEVER, Counted, CountedBatch
-from pipelines.plan.extent import extents
+from pipelines.plan.paths import extents
 
 
 class Reach(NamedTuple):

@@ -39,7 +39,8 @@ from pipelines.core.steps import (
     Windowed,
 )
 from pipelines.core.time import HOUR, MINUTE, SECOND, parse_instant
-from pipelines.plan.extent import Extent, extent_of, extents
+from pipelines.plan.extent import Extent, extent_of
+from pipelines.plan.paths import extents
 from pipelines.plan.read_range import read_range, read_ranges
 
 NOON = parse_instant("2026-01-01T12:00:00Z")

@@ -91,6 +91,13 @@ def test_inputs_of_one_log_read_the_same_version_and_arrivals(tmp_path: Path) ->
         plan(job(HOURLY), tmp_path, as_of={"cars": 0, "again": 1})
 
 
+def test_a_plan_shows_the_path_that_sets_how_far_each_input_is_read(tmp_path: Path) -> None:
+    made = plan(job(HOURLY), tmp_path)
+    path = "cars -> output_0 (tumbling 1h): 1h back, 0s ahead"
+    assert list(describe_plan(made))[2] == path
+    assert [one["source"] for one in made.as_dict()["read_paths"]] == ["cars"]  # type: ignore[attr-defined]
+
+
 def test_a_plan_names_the_snapshots_that_the_range_looks_up_and_their_version(tmp_path: Path) -> None:
     for since in ("2026-01-01T10:00:00Z", "2026-01-01T12:30:00Z", "2026-01-01T13:00:00Z"):
         load_sites(tmp_path, since)
