@@ -60,7 +60,9 @@ class Path:
     def __str__(self) -> str:
         back_us, ahead_us = self.extent.back_us, self.extent.ahead_us
         back = "any time" if back_us is None else format_duration(back_us)
-        return f"{' -> '.join([self.source, *map(str, self.places)])}: {back} back, {format_duration(ahead_us)} ahead"
+        *steps, output = map(str, self.places)
+        places = " -> ".join([self.source, *steps, f"output {output}"])
+        return f"{places}: {back} back, {format_duration(ahead_us)} ahead"
 
     def as_dict(self) -> dict[str, object]:
         """JSON-ready data."""
@@ -184,7 +186,8 @@ def _text(rows: Rows) -> str:
             return _window_text(window)
         case Analysed(functions=functions):
             farthest = max(functions, key=lambda one: one.within_us)
-            return f"{farthest.function} {format_duration(farthest.within_us)}"
+            name = farthest.function if farthest.aggregate is None else farthest.aggregate.function
+            return f"{name} {format_duration(farthest.within_us)}"
         case Joined(unit_us=unit_us, from_units=from_units, to_units=to_units, kind=kind):
             return _join_text(kind, unit_us, from_units, to_units)
         case _:
@@ -202,8 +205,10 @@ def _window_text(window: Window) -> str:
             return f"session {format_duration(timeout_us)}{longest}"
         case AnyOf(members=members):
             return " or ".join(_window_text(member) for _, member in members)
-        case Snapshot() | Count():
-            return ""
+        case Snapshot():
+            return "snapshot"
+        case Count(n=n):
+            return f"count {n}"
 
 
 def _join_text(kind: str, unit_us: int, from_units: int, to_units: int) -> str:

@@ -59,7 +59,7 @@ def shown(of: Job) -> list[str]:
 
 def test_a_path_names_each_step_and_what_looks_back_in_it() -> None:
     of = job({"smoothed": hopping(10 * MINUTE)}, {"alerts": Filtered(lag(2 * MINUTE, StepRows("smoothed")), "true")})
-    assert shown(of) == ["readings -> smoothed (hopping 10m) -> alerts (lag 2m): 12m back, 0s ahead"]
+    assert shown(of) == ["readings -> smoothed (hopping 10m) -> output alerts (lag 2m): 12m back, 0s ahead"]
     assert paths(of)[0].as_dict() == {
         "source": "readings",
         "steps": [
@@ -75,16 +75,16 @@ def test_of_several_paths_the_farthest_to_each_side_are_named() -> None:
     missing = joined("left", READINGS, TRUCKS)
     of = job({"minutes": hopping(HOUR)}, {"hours": hopping(HOUR, StepRows("minutes")), "missing": missing})
     assert shown(of) == [
-        "readings -> minutes (hopping 1h) -> hours (hopping 1h): 2h back, 0s ahead",
-        "readings -> missing (left join over -1 to 5 boundaries of 1m): 7m back, 1m ahead",
-        "trucks -> missing (left join over -1 to 5 boundaries of 1m): 7m back, 1m ahead",
+        "readings -> minutes (hopping 1h) -> output hours (hopping 1h): 2h back, 0s ahead",
+        "readings -> output missing (left join over -1 to 5 boundaries of 1m): 7m back, 1m ahead",
+        "trucks -> output missing (left join over -1 to 5 boundaries of 1m): 7m back, 1m ahead",
     ]
 
 
 def test_a_step_that_only_passes_rows_on_is_named_alone_and_the_greater_branch_of_a_union_is_taken() -> None:
     union = United((StepRows("kept"), lag(MINUTE), lag(2 * MINUTE, StepRows("kept"))))
     of = job({"kept": Filtered(READINGS, "speed > 1")}, {"all": union})
-    assert shown(of) == ["readings -> kept -> all (lag 2m): 2m back, 0s ahead"]
+    assert shown(of) == ["readings -> kept -> output all (lag 2m): 2m back, 0s ahead"]
 
 
 def test_of_reference_data_the_path_begins_at_its_join() -> None:
@@ -92,9 +92,9 @@ def test_of_reference_data_the_path_begins_at_its_join() -> None:
     of = job({}, {"alerts": joined("inner", looked_up, TRUCKS)}, "limits")
     join = "inner join over -1 to 5 boundaries of 1m"
     assert shown(of) == [
-        f"readings -> alerts (hopping 1h, {join}): 1h6m back, 0s ahead",
-        f"limits -> alerts ({join}): 6m back, 0s ahead",
-        f"trucks -> alerts ({join}): 6m back, 0s ahead",
+        f"readings -> output alerts (hopping 1h, {join}): 1h6m back, 0s ahead",
+        f"limits -> output alerts ({join}): 6m back, 0s ahead",
+        f"trucks -> output alerts ({join}): 6m back, 0s ahead",
     ]
 
 
@@ -107,5 +107,5 @@ inputs: {cars: {columns: "at TIMESTAMP, v DOUBLE", timestamp_by: at}}
 ordering: {late_arrival: 5m}
 query: {from: cars, window: {session: {timeout: 5m, max_duration: 10m}}, aggregates: {n: count(*)}}
 """
-    assert shown(parse_job(text)) == ["cars -> windows (session 5m of at most 10m): 25m back, 0s ahead"]
+    assert shown(parse_job(text)) == ["cars -> output windows (session 5m of at most 10m): 25m back, 0s ahead"]
     assert paths(replace(job({}, {"all": READINGS}), profile="atlas")) == ()

@@ -93,7 +93,7 @@ def test_inputs_of_one_log_read_the_same_version_and_arrivals(tmp_path: Path) ->
 
 def test_a_plan_shows_the_path_that_sets_how_far_each_input_is_read(tmp_path: Path) -> None:
     made = plan(job(HOURLY), tmp_path)
-    path = "cars -> output_0 (tumbling 1h): 1h back, 0s ahead"
+    path = "cars -> output output_0 (tumbling 1h): 1h back, 0s ahead"
     assert list(describe_plan(made))[2] == path
     assert [one["source"] for one in made.as_dict()["read_paths"]] == ["cars"]  # type: ignore[attr-defined]
 
