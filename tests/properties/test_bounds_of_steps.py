@@ -29,9 +29,11 @@ from pipelines.core.steps import (
     Projected,
     Rows,
     Side,
+    StepRows,
     Steps,
     United,
     Windowed,
+    children_of,
     walk,
 )
 from pipelines.core.time import SECOND
@@ -272,19 +274,48 @@ def test_a_cut_at_the_least_bounds_of_random_steps_is_the_cut_of_the_whole(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance, one = Random(seed), example(seed)
-    reach = reach_of(one.job, monkeypatch)
-    rows = [row for row in one.log if row.input in reach]
-    for row in chance.sample(rows, min(4, len(rows))):
-        at_us, extent = row.payload["at"], reach[row.input]
-        assert isinstance(at_us, int)
+    reach, offsets = reach_of(one.job, monkeypatch), sorted(offsets_of(one.job))
+    for _ in range(5):
+        at_us = START_US + chance.choice([-1, 0, 0, S])
+        output = OutputRange(at_us, at_us + 1)
+        ranged = replace(one, log=at_bounds(chance, at_us, offsets), output=output)
+        assert reference(cut(ranged, reach)) == reference(ranged), ranged
+
+
+def offsets_of(job: Job) -> set[int]:
+    """Where the bounds of the steps are, seen from a row of an output: on each path the sums up to each construct."""
+    assert job.steps is not None
+    steps, found = job.steps, set()
+
+    def visit(rows: Rows, offsets: frozenset[int]) -> None:
+        extent = closed(rows)
         assert extent.back_us is not None
-        # an event exactly at the bound, inside it and outside of it, of a range of an instant and of a longer one
-        edge_us, span_us = chance.choice([-1, 0, 1]), chance.choice([1, 1, S])
-        early = OutputRange(at_us + extent.back_us + edge_us, at_us + extent.back_us + edge_us + span_us)
-        end_us = at_us - extent.ahead_us + 1 + edge_us
-        for output in (early, OutputRange(end_us - span_us, end_us)):
-            ranged = replace(one, output=output)
-            assert reference(cut(ranged, reach)) == reference(ranged), ranged
+        reached = frozenset(at_us + by_us for at_us in offsets for by_us in (0, -extent.back_us, extent.ahead_us))
+        found.update(reached)
+        for child in (steps.step(rows.step),) if isinstance(rows, StepRows) else children_of(rows):
+            visit(child, reached)
+
+    for output in steps.outputs:
+        visit(output.rows, frozenset({0}))
+    return found
+
+
+def at_bounds(chance: Random, at_us: int, offsets: Sequence[int]) -> tuple[Arrival, ...]:
+    """Random events exactly at bounds, a microsecond to either side of them, and a few elsewhere."""
+    times_us = [at_us + offsets[0], at_us + offsets[-1], at_us]
+    times_us += [at_us + chance.choice(offsets) + chance.choice([0, 0, -1, 1]) for _ in range(9)]
+    times_us += [at_us - chance.randint(0, 8) * S // 2 for _ in range(3)]
+    log = []
+    for number, us in enumerate(sorted(times_us)):
+        payload = {
+            "at": us,
+            "k": chance.choice(["x", "x", "x", "y"]),
+            "v": number,
+            "ok": chance.random() < 0.8,
+            "l": chance.choice([[number], [number], [], None]),
+        }
+        log.append(Arrival(chance.choice("ab"), 0, number, us, payload))
+    return tuple(log)
 
 
 @pytest.mark.spark
