@@ -250,11 +250,13 @@ def _parquet(path: Path, required: Sequence[str], optional: Sequence[str]) -> It
             columns: dict[str, Any] = {name: batch.column(name) for name in wanted}
             positions = list(range(begin, begin + batch.num_rows))
             counted = Counter(dict.fromkeys(ignored, batch.num_rows))
-            yield Chunk(source, positions, columns, _row_text(batch), [], counted)
+            yield Chunk(source, positions, columns, row_text(batch), [], counted)
             begin += batch.num_rows
 
 
-def _row_text(batch: pa.RecordBatch) -> Callable[[int], str]:
+def row_text(batch: pa.RecordBatch) -> Callable[[int], str]:
+    """The text of a row of ``batch``, for a person."""
+
     def text(index: int) -> str:
         row = {name: _cell(batch.column(name)[index]) for name in batch.schema.names}
         return json.dumps(row, ensure_ascii=False, default=str)

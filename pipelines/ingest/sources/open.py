@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pipelines.core.errors import UsageError
 from pipelines.core.model import Input
-from pipelines.core.sources import EventHubsCapture
+from pipelines.core.sources import DeltaTable, EventHubsCapture, Files
 from pipelines.ingest.sources.capture import CaptureReader
+from pipelines.ingest.sources.delta import DeltaReader
+from pipelines.ingest.sources.files import FilesReader
 from pipelines.ingest.sources.reader import Reader
 
 
@@ -14,6 +16,10 @@ def open_reader(part: Input) -> Reader:
     match part.source:
         case EventHubsCapture():
             return CaptureReader(part, part.source)
+        case DeltaTable():
+            return DeltaReader(part, part.source)
+        case Files():
+            return FilesReader(part, part.source)
         case None:
             raise UsageError(f"input {part.name} has no source")
         case other:
