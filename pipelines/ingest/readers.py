@@ -34,12 +34,15 @@ ORDER = ("arrival_time", "input_partition", "sequence")
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """One record that is not taken: its text, why, and where it stood (line or row, counted from 1)."""
+    """One record that is not taken: its text, why, and where it stood: line or row, counted from 1, or the message's
+    sequence at its source. ``input_partition`` and ``sequence`` are None where they could not be read."""
 
     raw: str
     reason: str
     source: str
     position: int
+    input_partition: int | None = None
+    sequence: int | None = None
 
 
 @dataclass
@@ -247,11 +250,13 @@ def _parquet(path: Path, required: Sequence[str], optional: Sequence[str]) -> It
             columns: dict[str, Any] = {name: batch.column(name) for name in wanted}
             positions = list(range(begin, begin + batch.num_rows))
             counted = Counter(dict.fromkeys(ignored, batch.num_rows))
-            yield Chunk(source, positions, columns, _row_text(batch), [], counted)
+            yield Chunk(source, positions, columns, row_text(batch), [], counted)
             begin += batch.num_rows
 
 
-def _row_text(batch: pa.RecordBatch) -> Callable[[int], str]:
+def row_text(batch: pa.RecordBatch) -> Callable[[int], str]:
+    """The text of a row of ``batch``, for a person."""
+
     def text(index: int) -> str:
         row = {name: _cell(batch.column(name)[index]) for name in batch.schema.names}
         return json.dumps(row, ensure_ascii=False, default=str)
