@@ -45,6 +45,8 @@ class _Seen:
     fields: Mapping[str, Guess | None]
     rest: Guess | None = None
     inputs: frozenset[str] = frozenset()
+    element: Guess | None = None
+    """What the name of the source alone is, if it is an element of APPLY."""
 
 
 def reads_of(script: Script, known: Mapping[str, Guess]) -> Reads:
@@ -56,6 +58,8 @@ class _Reading:
     def __init__(self, script: Script, known: Mapping[str, Guess]) -> None:
         self.reads = Reads(dict(known))
         self.steps: dict[str, _Seen] = {}
+        self.timed: set[str] = set()
+        """Inputs with TIMESTAMP BY, which reference data has not."""
         self.equal: list[tuple[Guess, Guess]] = []
         """Fields that are compared with each other, which have one type."""
         for table in script.tables:
@@ -96,12 +100,16 @@ class _Reading:
                 case Joining(source=source, on=on):
                     sources[source.called.name.lower()] = self._source(source)
                     if not any(called(one) == "DATEDIFF" for one in on.walk()):
-                        self.reads.references |= sources[source.called.name.lower()].inputs
+                        self.reads.references |= sources[source.called.name.lower()].inputs - self.timed
                 case Applying(call=call, alias=alias):
                     array = self._guess(arguments(call)[0], sources) if arguments(call) else None
                     if array is not None and called(call) == "GETARRAYELEMENTS":
                         array.element = array.element or Guess()
-                    sources[alias.name.lower()] = _Seen({"arrayvalue": array and array.element, "arrayindex": None})
+                    value = array and array.element
+                    element = (
+                        None if value is None else Guess(fields={"ArrayIndex": Guess(BIGINT), "ArrayValue": value})
+                    )
+                    sources[alias.name.lower()] = _Seen({"arrayvalue": value, "arrayindex": None}, element=element)
         named = _Seen({item.alias.name.lower(): None for item in select.items if item.alias is not None})
         for node in expressions_of(select):
             # HAVING sees the aliases, too (Q22)
@@ -112,22 +120,24 @@ class _Reading:
 
     def _timed(self, source: Source, seen: _Seen) -> None:
         """What TIMESTAMP BY names is a date, whatever else is done with it."""
-        guess = None if source.timestamp_by is None else self._guess(source.timestamp_by, {"": seen})
+        if source.timestamp_by is not None:
+            self.timed |= seen.inputs
+        named = {"": seen, source.called.name.lower(): seen}
+        guess = None if source.timestamp_by is None else self._guess(source.timestamp_by, named)
         if guess is not None and kind_of(guess) == "open":
             guess.found = DATETIME
 
     def _use(self, node: exp.Expr, sources: Mapping[str, _Seen]) -> None:
         """Take note of the columns of one node of an expression, and of their types."""
-        if next(_written(node), None) is not None and not isinstance(node.parent, exp.Dot):
+        if not isinstance(node.parent, exp.Dot):
             self._guess(node, sources)
         if isinstance(node, exp.Binary) and isinstance(node, _COMPARED):
             one, other = (self._guess(side, sources) for side in (node.this, node.expression))
             if one is not None and other is not None:
                 self.equal.append((one, other))
-        kind, operands = _wanted(node)
-        for operand in operands if kind is not None else ():
+        for kind, operand in _wanted(node):
             guess = self._guess(operand, sources)
-            if guess is not None and kind is not None and kind_of(guess) == "open":
+            if guess is not None and kind_of(guess) == "open":
                 guess.found = None if isinstance(kind, Array) else kind
                 guess.element = Guess() if isinstance(kind, Array) else None
 
@@ -136,13 +146,15 @@ class _Reading:
         while isinstance(node, exp.Paren):
             node = node.this
         path = tuple(_written(node))
-        if not path or path[0].lower() in METADATA or _is_unit(node):
+        if not path:
+            return self._computed(node, sources)
+        if path[0].lower() in METADATA or _is_unit(node):
             return None
         first = path[0].lower()
         if len(path) > 1 and first in sources:
             return _walk(sources[first], path[1:])
         if first in sources and len(path) == 1:
-            return None
+            return sources[first].element
         owners = [one for one in sources.values() if first in one.fields]
         if not owners:
             owners = [one for one in sources.values() if one.rest is not None and _has(one.rest, first)]
@@ -152,6 +164,21 @@ class _Reading:
         if found is not None and first == PROCESSED and kind_of(found) == "open":
             found.found = DATETIME
         return found
+
+    def _computed(self, node: exp.Expr, sources: Mapping[str, _Seen]) -> Guess | None:
+        """The field whose value an expression gives as it is: an element, a property, or a value of an earlier row."""
+        name, given = called(node), arguments(node) if called(node) else []
+        if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Identifier):
+            record = self._guess(node.this, sources)
+            return None if record is None else _field(record, node.expression.name)
+        if name == "GETARRAYELEMENT" and given:
+            array = self._guess(given[0], sources)
+            if array is not None:
+                array.element = array.element or Guess()
+            return array and array.element
+        if name in ("LAG", "LAST", "TOPONE") and given and not isinstance(given[0], exp.Star):
+            return self._guess(given[0], sources)
+        return None
 
     def _passed_on(self, select: Select, sources: Mapping[str, _Seen]) -> _Seen:
         """The columns of the SELECT, as those that read it see them."""
@@ -172,7 +199,7 @@ class _Reading:
             if called(value) == "TOPONE" and not arguments(value):
                 fields[name.lower()] = next(iter(sources.values())).rest
             else:
-                fields[name.lower()] = self._guess(value, sources) if path_of(value) else None
+                fields[name.lower()] = self._guess(value, sources)
         return _Seen(fields, rest, frozenset().union(*(one.inputs for one in sources.values())))
 
 
@@ -191,41 +218,48 @@ def expressions_of(select: Select) -> Iterator[exp.Expr]:
             yield source.timestamp_by
 
 
-def _wanted(node: exp.Expr) -> tuple[Type | None, list[exp.Expr]]:
-    """(the type that a node wants of its operands, the operands); None: it wants none."""
+def _wanted(node: exp.Expr) -> Iterator[tuple[Type, exp.Expr]]:
+    """Each operand of a node, with the type that the node wants of it."""
     name = called(node)
     given = arguments(node) if name else []
     if name in _NUMBERS:
-        return FLOAT, given[:1]
-    if name in _TEXTS:
-        return TEXT, given
-    if name in _DATES:
-        return DATETIME, given
-    if name in _ARRAYS:
-        return Array(TEXT), given[:1]
-    if name == "GETRECORDPROPERTIES":
-        return Map(TEXT), given[:1]
-    if name in ("LAG", "LAST") and isinstance(given[-1], exp.Literal) and len(given) > (1 if name == "LAST" else 2):
-        return (TEXT if given[-1].is_string else FLOAT), given[:1]
-    if isinstance(node, Over):
-        return FLOAT, [one.this if isinstance(one, exp.Ordered) else one for one in node.args.get("order_by") or []]
+        yield from ((FLOAT, one) for one in given[:1])
+    elif name in _TEXTS:
+        yield from ((TEXT, one) for one in given)
+    elif name in _DATES:
+        yield from (
+            (BIGINT if name == "DATEADD" and position == 1 else DATETIME, one) for position, one in enumerate(given)
+        )
+    elif name in _ARRAYS:
+        yield from ((Array(TEXT), one) for one in given[:1])
+    elif name == "GETRECORDPROPERTIES":
+        yield from ((Map(TEXT), one) for one in given[:1])
+    elif name in ("LAG", "LAST") and isinstance(given[-1], exp.Literal) and len(given) > (1 if name == "LAST" else 2):
+        yield (TEXT if given[-1].is_string else FLOAT), given[0]
+    elif isinstance(node, Over):
+        order = node.args.get("order_by") or []
+        yield from ((FLOAT, one.this if isinstance(one, exp.Ordered) else one) for one in order)
+    else:
+        yield from _wanted_by_operator(node)
+
+
+def _wanted_by_operator(node: exp.Expr) -> Iterator[tuple[Type, exp.Expr]]:
+    sides = [one for one in node.iter_expressions() if isinstance(one, exp.Expr)]
     match node:
         case exp.Sub() | exp.Mul() | exp.Div() | exp.Mod() | exp.Neg():
-            return FLOAT, [node.this, node.expression] if isinstance(node, exp.Binary) else [node.this]
+            yield from ((FLOAT, one) for one in sides)
+        case exp.BitwiseAnd() | exp.BitwiseOr() | exp.BitwiseXor() | exp.BitwiseNot():
+            yield from ((BIGINT, one) for one in sides)
         case exp.Add():
-            sides = [node.this, node.expression]
-            return (TEXT if any(_is_text(one) for one in sides) else FLOAT), sides
+            yield from ((TEXT if any(_is_text(one) for one in sides) else FLOAT, one) for one in sides)
         case exp.Like():
-            return TEXT, [node.this]
+            yield TEXT, node.this
         case exp.Cast() | exp.TryCast():
-            return _declared(node.to), [node.this]
-    if isinstance(node, _COMPARED):
-        sides = [one for one in node.iter_expressions() if isinstance(one, exp.Expr)]
-        if any(_is_text(one) for one in sides):
-            return TEXT, sides
-        if any(isinstance(one, (exp.Literal, exp.Neg)) for one in sides):
-            return FLOAT, sides
-    return None, []
+            yield _declared(node.to), node.this
+        case _ if isinstance(node, _COMPARED) and any(_is_text(one) for one in sides):
+            yield from ((TEXT, one) for one in sides)
+        case _ if isinstance(node, _COMPARED) and any(isinstance(one, (exp.Literal, exp.Neg)) for one in sides):
+            yield from ((FLOAT, one) for one in sides)
 
 
 def _is_text(node: exp.Expr) -> bool:

@@ -15,10 +15,10 @@ WINDOWS = frozenset({"TUMBLINGWINDOW", "HOPPINGWINDOW", "SLIDINGWINDOW", "SESSIO
 _SHORT = {"TUMBLING", "HOPPING", "SLIDING", "SESSION"}
 
 _UNITS = {
-    "day": ("day", "dd", "d"),
-    "hour": ("hour", "hh"),
-    "minute": ("minute", "mi", "n"),
-    "second": ("second", "ss", "s"),
+    "day": ("day", "days", "dd", "d"),
+    "hour": ("hour", "hours", "hh"),
+    "minute": ("minute", "minutes", "mi", "n"),
+    "second": ("second", "seconds", "ss", "s"),
     "millisecond": ("millisecond", "ms"),
     "microsecond": ("microsecond", "mcs"),
 }

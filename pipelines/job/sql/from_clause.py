@@ -161,7 +161,7 @@ class _From:
             sql, value = self._properties(given[0], sql, element)
             rows = Applied(kept(base.rows, [argument]), sql, name, "record", applying.outer)
             parts = [("PropertyName", TEXT), ("PropertyValue", value)]
-        elements = Source(applying.alias.name, fields(parts), (name,), has_time=False)
+        elements = Source(applying.alias.name, fields(parts), (name,), has_time=False, is_element=True)
         return replace(base, rows=rows, sources=(*base.sources, elements))
 
     def _properties(self, node: exp.Expr, sql: str, type_: Type) -> tuple[str, Type]:

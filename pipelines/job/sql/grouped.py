@@ -25,7 +25,7 @@ class GroupScope:
     """What an expression over a window's row sees: group keys, aggregates, the window's end and id.
 
     ``known``: the columns of keys and aggregates by the shape of what they compute. ``aliases``: names of the select
-    list, which HAVING sees where no column of the source hides them (Q22).
+    list, which HAVING sees where no group key is called so (Q22).
     """
 
     row: RowScope
@@ -44,20 +44,31 @@ class GroupScope:
             raise self.row.places.refused(
                 node, "the times of the sources are gone after GROUP BY: join in a later step"
             )
-        if len(path) == 1 and not any(source.field(path[0]) for source in self.row.sources):
-            alias = self.aliases.get(path[0].lower())
-            if alias is not None:
-                return self.values.of(alias, replace(self, aliases={}))
+        key = self._key(path, node)
+        if key is not None:
+            return key
+        if len(path) == 1 and path[0].lower() in self.aliases:
+            return self.values.of(self.aliases[path[0].lower()], replace(self, aliases={}))
+        if len(path) == 1 and not self._is_column(path[0]):
             return self.row.resolve(path, node)
+        raise self.row.places.refused(
+            node, f"column '{'.'.join(path)}' is neither a group key nor inside an aggregate: add it to GROUP BY"
+        )
+
+    def _is_column(self, name: str) -> bool:
+        return any(source.field(name) for source in self.row.sources)
+
+    def _key(self, path: tuple[str, ...], node: exp.Expr) -> Typed | None:
+        """The group key that the path names, or what it leads to in one."""
+        if len(path) == 1 and not self._is_column(path[0]):
+            return None
         source, found, rest = self.row.find(path, node)
         for cut in range(len(rest), -1, -1):
             names = (source.name.lower(), found.name.lower(), *(name.lower() for name in rest[:cut]))
             key = self.known.get(("column", *names))
             if key is not None:
                 return self.row.within(key, rest[cut:], node)
-        raise self.row.places.refused(
-            node, f"column '{'.'.join(path)}' is neither a group key nor inside an aggregate: add it to GROUP BY"
-        )
+        return None
 
     def within(self, record: Typed, path: tuple[str, ...], node: exp.Expr) -> Typed:
         """What ``path`` leads to in a record."""

@@ -36,8 +36,9 @@ _RECORDS: dict[str, tuple[type[Type], ...]] = {"RECORD": (Record, Map), "ARRAY":
 
 def job_name(name: str) -> str:
     """What a job file calls an input, reference or output of a script: in lower case, ``_`` for what is no letter or
-    digit."""
-    return re.sub(r"[^a-z0-9_]", "_", name.lower())
+    digit, and ``n`` before a digit or ``_`` at its beginning."""
+    plain = re.sub(r"[^a-z0-9_]", "_", name.lower())
+    return plain if plain[:1].isalpha() else f"n{plain}"
 
 
 def column_fields(columns: tuple[Column, ...]) -> tuple[Field, ...]:

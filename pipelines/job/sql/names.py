@@ -66,6 +66,8 @@ class Source:
     fields: tuple[Field, ...]
     prefix: tuple[str, ...] = ()
     has_time: bool = True
+    is_element: bool = False
+    """Is it an element of APPLY, whose name alone is the whole element?"""
 
     def field(self, name: str) -> Field | None:
         """The column of that name in any case."""
@@ -115,6 +117,9 @@ class RowScope:
             if found is None:
                 raise self._unknown(path[1], node, [owner])
             return owner, found, path[2:]
+        if owner is not None and owner.is_element:
+            element = Record(tuple((one.name, one.type) for one in owner.fields))
+            return replace(owner, prefix=owner.prefix[:-1]), Field(owner.name, element, owner.prefix[-1]), ()
         owners = [(source, one) for source in self.sources if (one := source.field(path[0])) is not None]
         if len(owners) > 1:
             choice = " or ".join(f"{source.name}.{path[0]}" for source, _ in owners)
@@ -149,11 +154,11 @@ class RowScope:
 
     def resolve(self, path: tuple[str, ...], node: exp.Expr) -> Typed:
         """A column, or what the path leads to in records (Q42), without case."""
+        owner = self.source(path[0])
         if len(path) == 1 and node.parent is not None and self.between(node.parent) is not None:
-            owner = self.source(path[0])
             assert owner is not None
             return Typed(owner.time, DATETIME)
-        if len(path) == 1 and not any(source.field(path[0]) for source in self.sources):
+        if len(path) == 1 and owner is None and not any(source.field(path[0]) for source in self.sources):
             content = _in_double_quotes(node)
             if content is not None:
                 return Typed(text(content), TEXT)

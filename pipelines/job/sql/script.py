@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -140,21 +140,29 @@ class _Script:
         return Output(name, self._named_columns(relation, first))
 
     def _named_columns(self, relation: Relation, select: syntax.Select) -> Rows:
-        """The output's rows; ``window_end``, which every window has, need not be selected but may be."""
-        aliases = {item.alias.name.lower(): item.alias for item in select.items if item.alias is not None}
+        """The output's rows under names that its table can have, which has columns of its own (Q93).
+
+        ``window_end``, which every window has, need not be selected but may be.
+        """
         steps = Steps(tuple(self.built), ())
         rows = relation.rows
-        is_window = origin_of(rows, steps) == "window"
-        if is_window and isinstance(rows, Projected):
-            kept = [one for one in rows.columns if (one.name.lower(), one.expression) != _WINDOW_END]
-            rows = replace(rows, columns=tuple(kept))
-        for name in columns_of(rows, steps, {}):
-            at = aliases.get(name.lower(), select.start)
-            if name.lower() in (*_TAKEN, *(WINDOW_COLUMNS if is_window else ())):
-                raise self.places.refused(at, f"'{name}' is a column of every output: choose another alias")
-            if _NO_COLUMN.search(name):
-                raise self.places.refused(at, f"a table has no column '{name}': choose an alias without blanks")
-        return rows
+        taken = set(_TAKEN)
+        if origin_of(rows, steps) == "window":
+            taken |= set(WINDOW_COLUMNS)
+            if isinstance(rows, Projected):
+                kept = [one for one in rows.columns if (one.name.lower(), one.expression) != _WINDOW_END]
+                rows = replace(rows, columns=tuple(kept))
+        names = list(columns_of(rows, steps, {}))
+        stored = [_stored(name, taken) for name in names]
+        if len({one.lower() for one in stored}) < len(stored):
+            twice = next(one for one in stored if [other.lower() for other in stored].count(one.lower()) > 1)
+            raise self.places.refused(select.start, f"two columns would be stored as '{twice}': choose another alias")
+        if stored == names:
+            return rows
+        if isinstance(rows, Projected):
+            computed = tuple(replace(one, name=_stored(one.name, taken)) for one in rows.columns)
+            return replace(rows, columns=computed)
+        return Projected(rows, tuple(Computed(new, quoted(old)) for old, new in zip(names, stored, strict=True)))
 
     def _read_by(self, outputs: list[Output]) -> tuple[Step, ...]:
         """The steps that an output reads, directly or through other steps."""
@@ -234,6 +242,12 @@ class _Script:
                 f"reference data '{by_arrival[0]}' is looked up by the arrival time, which only rows of one event have:"
                 " set reference_time: system_timestamp",
             )
+
+
+def _stored(name: str, taken: Container[str]) -> str:
+    """What a table calls the column: ``_`` for what Delta refuses in a name, and ``_`` after a name that is taken."""
+    plain = _NO_COLUMN.sub("_", name)
+    return f"{plain}_" if plain.lower() in taken else plain
 
 
 def _passed_on(rows: syntax.Rows) -> syntax.Source | None:

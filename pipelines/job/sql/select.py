@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
 
 from pipelines.core.expressions import quoted
 from pipelines.core.steps import SYSTEM_TIMESTAMP, Computed, Filtered, Projected, Rows, Windowed
-from pipelines.job.sql.calls import called, path_of
+from pipelines.job.sql.calls import called, is_timestamp, path_of
 from pipelines.job.sql.from_clause import Check, Find, joined
 from pipelines.job.sql.grammar.syntax import Item, Select
 from pipelines.job.sql.grouped import GroupScope, aggregates_of, grouped
@@ -54,6 +54,8 @@ class _Selected:
         columns: dict[str, tuple[str, Typed]] = {}
         for item in self.select.items:
             for name, typed in self._columns(item, scope):
+                if _is_unnamed(item):
+                    name = _free_name(name, columns)
                 if name.lower() not in columns:
                     columns[name.lower()] = name, typed
                 elif not _is_star(item.value) and columns[name.lower()][1].sql != typed.sql:
@@ -73,22 +75,13 @@ class _Selected:
             yield from self._star(item, scope)
             return
         typed = self.values.of(item.value, scope)
-        name = item.alias.name if item.alias is not None else self._name(item.value)
+        name = item.alias.name if item.alias is not None else _own_name(item.value)
         at = item.alias or item.start
         if name.startswith("__"):
             raise self.places.refused(at, f"'{name}' begins with two underscores: choose another alias")
         if name.lower() == SYSTEM_TIMESTAMP and typed.sql != SYSTEM_TIMESTAMP:
             raise self.places.refused(at, f"'{name}' is the name of the time that each row has: choose another alias")
         yield SYSTEM_TIMESTAMP if name.lower() == SYSTEM_TIMESTAMP else name, typed
-
-    def _name(self, node: exp.Expr) -> str:
-        """What an expression without alias is called: a column by the last part of its path (Q25)."""
-        if isinstance(node, exp.Column):
-            return node.name
-        if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Identifier):
-            return node.expression.name
-        what = called(node) or "the expression"
-        raise self.places.refused(node, f"{what} has no name of its own: give it an alias with AS")
 
     def _star(self, item: Item, scope: RowScope | GroupScope) -> Iterator[tuple[str, Typed]]:
         """``*``, ``source.*`` and ``record.*`` (Q23)."""
@@ -116,6 +109,31 @@ class _Selected:
             raise self.places.refused(node, ".* takes a source or a record whose properties are declared (STRUCT)")
         for name, _ in record.type.properties:
             yield name, scope.within(record, (name,), node)
+
+
+def _own_name(node: exp.Expr) -> str:
+    """What an expression without alias is called: the last part of its path, its function, or ``column`` (Q25)."""
+    if isinstance(node, exp.Column):
+        return node.name
+    if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Identifier):
+        return node.expression.name
+    if is_timestamp(node):
+        return "Timestamp"
+    return called(node) or "column"
+
+
+def _is_unnamed(item: Item) -> bool:
+    """Does neither an alias nor a column name it?"""
+    return item.alias is None and not isinstance(item.value, exp.Column | exp.Dot | exp.Star)
+
+
+def _free_name(wanted: str, taken: Container[str]) -> str:
+    """The name, with a number where another column is called so in any case."""
+    name, count = wanted, 1
+    while name.lower() in taken:
+        count += 1
+        name = f"{wanted}_{count}"
+    return name
 
 
 def _is_star(node: exp.Expr) -> bool:

@@ -8,11 +8,11 @@ from dataclasses import replace
 from sqlglot import exp
 
 from pipelines.job.sql.expressions.call import Call, Function
-from pipelines.job.sql.expressions.context import Context
+from pipelines.job.sql.expressions.context import Context, name_of
 from pipelines.job.sql.expressions.conversions import common, convert
 from pipelines.job.sql.expressions.operators import Operator, condition, equal
 from pipelines.job.sql.expressions.values import NULL_VALUE, Value, settled, strict, unless
-from pipelines.job.sql.types import BIGINT, BIT, DATETIME, FLOAT, TEXT, Type
+from pipelines.job.sql.types import BIGINT, BIT, DATETIME, FLOAT, TEXT, Array, Map, Record, Type
 
 
 def _case(context: Context, node: exp.Expr) -> Value:
@@ -62,7 +62,15 @@ def _nullif(call: Call) -> Value:
 def _cast(context: Context, node: exp.Expr) -> Value:
     """CAST and TRY_CAST."""
     value = context.translate(node.this)
-    return convert(context, node, value, _target(context, node), trying=isinstance(node, exp.TryCast))
+    nested = _NESTED.get(node.args["to"].sql("tsql").upper())
+    if nested is None:
+        return convert(context, node, value, _target(context, node), trying=isinstance(node, exp.TryCast))
+    if isinstance(value.type, nested):
+        return value
+    raise context.refused(node, f"{name_of(value.type)} is no array or record: declare the column as ARRAY or STRUCT")
+
+
+_NESTED: dict[str, tuple[type[Type], ...]] = {"ARRAY": (Array,), "RECORD": (Record, Map)}
 
 
 def _target(context: Context, node: exp.Expr) -> Type:

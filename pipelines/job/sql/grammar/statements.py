@@ -15,10 +15,6 @@ _NOT_SELECTED = {
     "DISTINCT": "SELECT DISTINCT is not in the language: group by the columns and a window",
     "TOP": "SELECT TOP is not in the language: use TopOne() OVER (ORDER BY ..) or CollectTop(n)",
 }
-_NOT_A_SOURCE = {
-    "(": "a SELECT in FROM is not offered: name it in WITH and read the name",
-    "MATCH_RECOGNIZE": "MATCH_RECOGNIZE is not offered: use LAG or LAST with LIMIT DURATION",
-}
 _NOT_A_CLAUSE = {
     "RIGHT": "RIGHT JOIN is not in the language: exchange the two sides and write LEFT JOIN",
     "FULL": "FULL OUTER JOIN is not in the language: write a LEFT JOIN each way and UNION the two",
@@ -41,9 +37,13 @@ def parse(text: str) -> Script:
 
 
 class _Statements(Reader):
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.steps: list[Named] = []
+        """Steps of WITH, and each SELECT in FROM before what reads it."""
+
     def script(self) -> Script:
         tables: list[Table] = []
-        steps: tuple[Named, ...] = ()
         outputs: list[Rows] = []
         while self.token.kind != "end":
             if self.skip(";"):
@@ -51,19 +51,17 @@ class _Statements(Reader):
             if self.at("CREATE"):
                 tables.append(self._table())
             elif self.at("WITH"):
-                if steps or outputs:
-                    raise self._refused("WITH stands once, before the first SELECT, and holds for all of them")
                 self.advance()
-                steps = self.listed(self._named)
-                if not self.at("SELECT"):
+                self.listed(self._add_step)
+                if not (self.at("SELECT") or self.at("(")):
                     raise self.unexpected("SELECT, or a comma and a further step,")
-            elif self.at("SELECT"):
+            elif self.at("SELECT") or self.at("("):
                 outputs.append(self._rows())
             else:
                 raise self.unexpected("CREATE TABLE, WITH or SELECT")
         if not outputs:
             raise self._refused("the script selects nothing: add SELECT .. INTO .. FROM ..")
-        return Script(tuple(tables), steps, tuple(outputs))
+        return Script(tuple(tables), tuple(self.steps), tuple(outputs))
 
     def _refused(self, what: str) -> Refused:
         return self.places.refused(self.token.start, what)
@@ -76,27 +74,39 @@ class _Statements(Reader):
         self.expect(")")
         return Table(name, columns)
 
-    def _named(self) -> Named:
+    def _add_step(self) -> None:
         name = self.name("the name of a step")
         self.expect("AS")
+        self.steps.append(Named(name, self._inner_rows()))
+
+    def _inner_rows(self) -> Rows:
+        """A SELECT in parentheses, which writes no output."""
         self.expect("(")
         rows = self._rows()
         self.expect(")")
         first = rows.branches[0] if isinstance(rows, Union) else rows
         if first.into is not None:
             raise self.places.refused(first.into, "INTO stands in a SELECT outside WITH only")
-        return Named(name, rows)
+        return rows
 
     def _rows(self) -> Rows:
         start = self.token.start
-        branches = [self._select()]
+        branches = self._branches()
         while self.skip("UNION"):
             self.skip("ALL")
-            branches.append(self._select())
-            into = branches[-1].into
-            if into is not None:
-                raise self.places.refused(into, "INTO stands in the first SELECT of a UNION only")
+            for branch in self._branches():
+                if branch.into is not None:
+                    raise self.places.refused(branch.into, "INTO stands in the first SELECT of a UNION only")
+                branches.append(branch)
         return branches[0] if len(branches) == 1 else Union(tuple(branches), start)
+
+    def _branches(self) -> list[Select]:
+        """One SELECT, or those of a UNION in parentheses."""
+        if not self.skip("("):
+            return [self._select()]
+        rows = self._rows()
+        self.expect(")")
+        return list(rows.branches) if isinstance(rows, Union) else [rows]
 
     def _select(self) -> Select:
         start = self.expect("SELECT").start
@@ -118,7 +128,7 @@ class _Statements(Reader):
         for word, what in _NOT_A_CLAUSE.items():
             if self.at(word):
                 raise self._refused(what)
-        if not (self.token.kind == "end" or self.token.has(";", ")", "UNION", "SELECT", "CREATE", "WITH")):
+        if not (self.token.kind == "end" or self.token.has(";", ")", "(", "UNION", "SELECT", "CREATE", "WITH")):
             raise self.unexpected("the next clause or statement")
         return Select(items, into, source, tuple(clauses), where, group_by, having, start)
 
@@ -145,10 +155,7 @@ class _Statements(Reader):
 
     def _source(self) -> Source:
         token = self.token
-        for word, what in _NOT_A_SOURCE.items():
-            if self.at(word):
-                raise self._refused(what)
-        name = self.name("the name of an input or step")
+        name = self._subquery() if self.at("(") else self.name("the name of an input or step")
         alias: exp.Identifier | None = None
         timestamp_by: exp.Expr | None = None
         over: tuple[exp.Expr, ...] = ()
@@ -166,6 +173,14 @@ class _Statements(Reader):
                 alias = self.name("the alias of the source")
             else:
                 return Source(name, alias, timestamp_by, over, partition_by, token.start)
+
+    def _subquery(self) -> exp.Identifier:
+        """A SELECT in FROM, as a step of its own."""
+        start = self.token.start
+        rows = self._inner_rows()
+        named = Named(begin(exp.Identifier(this=f"subquery_{len(self.steps) + 1}", quoted=False), start), rows)
+        self.steps.append(named)
+        return named.name
 
     def _begins_alias(self) -> bool:
         clause = self.at("TIMESTAMP", "BY") or self.at("PARTITION", "BY") or self.at("MATCH_RECOGNIZE")

@@ -28,8 +28,6 @@ CASES = [
     ("SELECT AnomalyDetection_ChangePoint(x, 80, 9) OVER (LIMIT DURATION(mi, 1)) AS p FROM a", 8, "is not published"),
     ("SELECT UPPER(k) OVER (LIMIT DURATION(mi, 1)) AS u FROM a", 8, "UPPER takes no OVER"),
     # select lists
-    ("SELECT x + 1 FROM a", 8, "has no name of its own: give it an alias"),
-    (f"SELECT COUNT(*) FROM a {WINDOW}", 8, "COUNT has no name of its own"),
     ("SELECT x, y AS X FROM a", 11, "two columns are called 'X'"),
     (f"SELECT * FROM a {JOIN}", 8, "* does not go with JOIN and APPLY: write a.*"),
     (f"SELECT *, COUNT(*) AS n FROM a {WINDOW}", 8, "* does not go with GROUP BY"),
@@ -39,10 +37,7 @@ CASES = [
     # outputs
     ("SELECT x FROM a SELECT y FROM a", 17, "a second SELECT writes output 'output': UNION the two"),
     ("SELECT x INTO o FROM a SELECT y INTO O FROM a", 38, "a second SELECT writes output 'o'"),
-    ("SELECT x INTO [1] FROM a", 15, "'1' cannot be a table"),
-    ("SELECT x AS output_date FROM a", 13, "is a column of every output"),
-    (f"SELECT COUNT(*) AS window_end FROM a {WINDOW}", 20, "is a column of every output"),
-    ("SELECT x AS [two words] FROM a", 13, "choose an alias without blanks"),
+    ("SELECT x AS [two words], y AS two_words FROM a", 1, "two columns would be stored as 'two_words'"),
     ("SELECT k FROM ref", 15, "reference data alone is no output"),
     # groups
     ("SELECT k, COUNT(*) AS n FROM a GROUP BY k", 41, "aggregates need a window"),
