@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pipelines.core.model import Input, Job, Reference, output_name
 from pipelines.core.query import AnyOf, Session, Window
-from pipelines.core.steps import Analysed, Filtered, Projected, Rows, StepRows, Steps, Windowed, columns_of
+from pipelines.core.steps import Analysed, Filtered, Projected, Referenced, Rows, StepRows, Steps, Windowed, columns_of
 
 
 def known_columns(inputs: Sequence[Input], references: Sequence[Reference]) -> dict[str, list[str]]:
@@ -39,13 +39,24 @@ def window_of(job: Job, name: str) -> Window | None:
 
 
 def time_columns(job: Job, name: str) -> tuple[str, ...]:
-    """The columns of an output that hold its system timestamp and nothing else (Q95)."""
-    rows = None if job.steps is None else job.steps.output(name).rows
-    while isinstance(rows, Filtered):
-        rows = rows.rows
-    if not isinstance(rows, Projected):
-        return ()
-    return tuple(one.name for one in rows.columns if _bare(one.expression) == "system_timestamp")
+    """The columns of an output that contain its system timestamp and nothing else (Q95)."""
+    return () if job.steps is None else tuple(_times(job.steps.output(name).rows, job.steps).values())
+
+
+def _times(rows: Rows, steps: Steps) -> dict[str, str]:
+    """The columns that contain the rows' system timestamp, by what an expression calls them."""
+    match rows:
+        case Filtered(inner) | Analysed(inner):
+            return _times(inner, steps)
+        case StepRows(name):
+            return _times(steps.step(name), steps)
+        case Referenced(side):
+            return {f"{side.name}.{name}".lower(): name for name in _times(side.rows, steps).values()}
+        case Projected(inner, columns):
+            known = {"system_timestamp", *_times(inner, steps)}
+            return {one.name.lower(): one.name for one in columns if _bare(one.expression) in known}
+        case _:
+            return {}
 
 
 def _window_step(rows: Rows, steps: Steps) -> Windowed | None:

@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 ENGINES = ("reference", "batch", "live")
 RULES = re.compile(r"\b([GSAIQ])(\d{1,3})(?: to \1(\d{1,3}))?\b")
+RULE_ROW = re.compile(r"^\| ([GSAIQ]\d{1,3}) \|", re.MULTILINE)
 
 NOT_OF_ENGINES = {
     "G3": "no function: every engine looks at earlier arrivals only; a property of transcripts and replays",
@@ -21,7 +22,7 @@ NOT_OF_ENGINES = {
 
 def rows_of(page: str) -> list[str]:
     """Every rule of a table on the page, as often as it is there."""
-    return re.findall(r"^\| ([GSAIQ]\d{1,3}) \|", (ROOT / "docs" / page).read_text(), re.MULTILINE)
+    return RULE_ROW.findall((ROOT / "docs" / page).read_text())
 
 
 def on_the_page() -> set[str]:
@@ -81,6 +82,18 @@ def test_a_rule_of_queries_that_code_or_a_page_names_is_on_the_page_of_queries()
 def test_the_page_of_queries_lists_each_rule_once_and_in_order() -> None:
     numbers = [int(rule.removeprefix("Q")) for rule in rows_of("queries.md")]
     assert numbers == sorted(set(numbers))
+
+
+def test_the_semantics_page_leads_to_each_rule_of_queries() -> None:
+    page = (ROOT / "docs" / "semantics.md").read_text()
+    links = re.findall(r"^\| \[(Q\d{1,3})\]\(queries\.md#([a-z-]+)\) \|", page, re.MULTILINE)
+    sections = re.split(r"^## (.*)\n", (ROOT / "docs" / "queries.md").read_text(), flags=re.MULTILINE)[1:]
+    stated = [
+        (rule, title.lower().replace(" ", "-"))
+        for title, text in zip(sections[::2], sections[1::2], strict=True)
+        for rule in RULE_ROW.findall(text)
+    ]
+    assert links == stated
 
 
 def test_what_no_engine_implements_is_a_rule_of_the_page() -> None:

@@ -29,6 +29,10 @@ from pipelines.job.describe.shared import window_sentences
 _QUOTED_NAME = re.compile(r"`(\w+)`")
 _WIDEST = 12
 """Of more columns the first are named, and how many there are."""
+_LONGEST = 200
+"""Characters of an expression that are printed. A conversion of a text to a number is longer."""
+_PLACE = re.compile(r"raise_error\((?:concat\()?'([^']+?:\d+:\d+): ")
+"""Where in the script an expression is, as its error gives it."""
 _STAR = {"CAST(`input_partition` AS BIGINT)", "`arrival_time`"}
 """The columns of an event hub that * adds."""
 _NOT_COMPARED = re.compile(r"NOT \([^()]* (=|<>|<|>|<=|>=|LIKE) ")
@@ -190,8 +194,12 @@ def _column(one: Computed) -> str:
 
 
 def _plain(expression: str) -> str:
-    """An expression with plain names unquoted."""
-    return _QUOTED_NAME.sub(r"\1", expression)
+    """An expression with plain names unquoted; of a long one its beginning and its place in the script."""
+    plain = _QUOTED_NAME.sub(r"\1", expression)
+    if len(plain) <= _LONGEST:
+        return plain
+    place = _PLACE.search(plain)
+    return f"the expression at {place[1]}" if place is not None else f"{plain[:_LONGEST]}.."
 
 
 def _window(window: model.Window, profile: model.Profile) -> str:

@@ -13,6 +13,7 @@ from sqlglot import exp
 from pipelines.core.errors import UsageError
 from pipelines.job.atlas_pipeline.stages import plain_name
 from pipelines.job.atlas_pipeline.values import Guess
+from pipelines.job.expressions import RESERVED_COLUMNS
 from pipelines.job.importing.asa_project import Definition, Source, definitions
 from pipelines.job.importing.asa_script import METADATA, Reads, expressions_of, reads_of
 from pipelines.job.importing.fields import columns_of, columns_text, learn, paths_of, read_sample
@@ -20,13 +21,15 @@ from pipelines.job.importing.result import Imported, job_file
 from pipelines.job.sql.calls import called, is_timestamp
 from pipelines.job.sql.grammar.expressions import Over
 from pipelines.job.sql.grammar.statements import parse
-from pipelines.job.sql.grammar.syntax import Script, Select
+from pipelines.job.sql.grammar.syntax import Rows, Script, Select
 from pipelines.job.sql.inputs import job_name
 from pipelines.job.sql.refusal import Refused
 from pipelines.job.sql.types import TEXT
 
 _SNAPSHOT = "snapshot_time"
 """The column with the time from which a snapshot of reference data is valid."""
+_OF_LOG = {"arrival_time", "input_partition", "sequence"}
+"""A sample with these columns is an arrival log; they are no fields of the events."""
 _LEVELS = ("1.0", "1.1", "1.2")
 
 
@@ -75,7 +78,9 @@ def _known_fields(job: Imported, definition: Definition, samples: Mapping[str, P
     for key, path in found.items():
         conflicts: list[str] = []
         learn(known.setdefault(key, Guess()), read_sample(path), conflicts)
-        for name in [name for name in known[key].fields if name.lower() in METADATA]:
+        names = {name.lower() for name in known[key].fields}
+        unread = METADATA | (RESERVED_COLUMNS if names >= _OF_LOG else frozenset())
+        for name in [name for name in known[key].fields if name.lower() in unread]:
             del known[key].fields[name]
         job.guesses += [f"{key}.{one} has values of several types in its samples: taken as text" for one in conflicts]
     return known
@@ -179,13 +184,42 @@ def _open_points(script: Script) -> list[str]:
             isinstance(one, exp.Column) and one.name.lower() == "eventprocessedutctime" for one in nodes
         ),
     }
-    points = [text for text, touched in found.items() if touched]
+    return [text for text, touched in found.items() if touched] + list(_outputs_without_time(script))
+
+
+def _outputs_without_time(script: Script) -> Iterator[str]:
+    """The outputs that select System.Timestamp() neither themselves nor from a step that does (Q95)."""
+    times: dict[str, set[str]] = {}
+    for step in script.steps:
+        times[step.name.name.lower()] = _times(_first_branch(step.rows), times)
     for rows in script.outputs:
-        select = rows if isinstance(rows, Select) else rows.branches[0]
-        if not any(is_timestamp(node) for item in select.items for node in item.value.walk()):
+        select = _first_branch(rows)
+        if not _times(select, times):
             name = select.into.name if select.into is not None else "output"
-            points.append(f"{name} does not select System.Timestamp(): its live rows cannot be compared by time (Q95)")
-    return points
+            yield f"{name} does not select System.Timestamp(): its live rows can be compared only as a whole (Q95)"
+
+
+def _times(select: Select, times: Mapping[str, set[str]]) -> set[str]:
+    """The columns of a SELECT that contain System.Timestamp(), in lower case; ``times``: those of the steps before."""
+    known = times.get(select.source.name.name.lower(), set())
+    found: set[str] = set()
+    for item in select.items:
+        value = item.value
+        if isinstance(value, exp.Star) or (isinstance(value, exp.Dot) and isinstance(value.expression, exp.Star)):
+            found |= known
+        elif _is_time(value, known):
+            found.add((item.alias.name if item.alias is not None else value.name).lower())
+    return found
+
+
+def _is_time(value: exp.Expr, known: set[str]) -> bool:
+    if isinstance(value, exp.Column):
+        return value.name.lower() in known
+    return any(is_timestamp(node) for node in value.walk())
+
+
+def _first_branch(rows: Rows) -> Select:
+    return rows if isinstance(rows, Select) else rows.branches[0]
 
 
 def _selects(script: Script) -> Iterator[Select]:

@@ -401,3 +401,33 @@ def test_for_people_the_result_is_text(tmp_path: Path, capsys: pytest.CaptureFix
     assert run(["import", "atlas", str(tmp_path / "solar.json"), "--out", str(tmp_path / "out")]) == 1
     out = capsys.readouterr().out
     assert "device STRING: guessed from its use in the pipeline" in out.replace("\n", "")
+
+
+@pytest.mark.parametrize(
+    ("script", "outputs"),
+    [
+        ("SELECT a, System.Timestamp() AS seen INTO o FROM hub WHERE b > 3", []),
+        ("SELECT a INTO o FROM hub WHERE b > 3", ["o"]),
+        ("WITH s AS (SELECT a, System.Timestamp() AS seen FROM hub) SELECT a, seen AS t INTO o FROM s", []),
+        ("WITH s AS (SELECT a, System.Timestamp() AS seen FROM hub) SELECT * INTO o FROM s", []),
+        ("WITH s AS (SELECT a, System.Timestamp() AS seen FROM hub) SELECT a INTO o FROM s", ["o"]),
+        ("WITH s AS (SELECT a, b FROM hub) SELECT a, b INTO o FROM s", ["o"]),
+    ],
+)
+def test_an_output_without_the_system_timestamp_is_an_open_point(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], script: str, outputs: list[str]
+) -> None:
+    (tmp_path / "a.asaql").write_text(script)
+    _, (found,) = imported(capsys, "asa", tmp_path / "a.asaql", "--out", tmp_path / "out")
+    assert [one.split()[0] for one in found["open_points"] if "(Q95)" in one] == outputs
+
+
+def test_an_arrival_log_is_a_sample_of_its_payload(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.asaql").write_text("SELECT at INTO o FROM hub")
+    log = {"arrival_time": "2026-01-01", "input_partition": 0, "sequence": 7, "at": "2026-01-01", "n": 1}
+    (tmp_path / "log.jsonl").write_text(json.dumps(log))
+    _, (found,) = imported(
+        capsys, "asa", tmp_path / "a.asaql", "--out", tmp_path / "out", "--samples", f"hub={tmp_path / 'log.jsonl'}"
+    )
+    assert found["refusals"] == []
+    assert columns(job_in(tmp_path / "out", "a"), "hub") == {"at": "string", "n": "bigint"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 from pipelines.core.model import Aggregate, Column, Grid, Job, Reference
 from pipelines.core.steps import (
@@ -25,7 +26,7 @@ from pipelines.core.steps import (
 from pipelines.core.time import DAY, HOUR, MINUTE
 from pipelines.job.describe import ambiguities, describe_policy, describe_read_range, remarks
 from pipelines.job.limits import limits_exceeded
-from pipelines.job.load import parse_job
+from pipelines.job.load import load_job, parse_job
 
 ROWS = parse_job(
     """
@@ -127,3 +128,20 @@ query: {{sql: "{text}"}}
         " it)"
     ]
     assert script(f"{select} plate = 'A'", "string_comparison: ignore_case") == []
+
+
+def test_a_long_expression_of_a_script_is_named_by_its_place(tmp_path: Path) -> None:
+    (tmp_path / "hot.asaql").write_text("SELECT plate INTO hot FROM cars TIMESTAMP BY at\nWHERE plate > 5")
+    (tmp_path / "hot.yaml").write_text(
+        "tailrace: 1\njob: hot\nprofile: stream_analytics\n"
+        'inputs: {cars: {columns: "at TIMESTAMP, plate STRING"}}\nquery: {sql: hot.asaql}\n'
+    )
+    (sentence,) = [one for one in describe_policy(load_job(tmp_path / "hot.yaml")) if one.startswith("Output hot")]
+    assert "keeps those with the expression at hot.asaql:2:7, then" in sentence
+
+
+def test_a_long_expression_without_a_place_is_cut() -> None:
+    job = with_steps((), Output("o", Filtered(InputRows("cars"), " + ".join(["speed"] * 100))))
+    (sentence,) = [one for one in describe_policy(job) if one.startswith("Output o")]
+    assert sentence.endswith("speed + ...")
+    assert len(sentence) < 300
