@@ -42,7 +42,7 @@ lint: $(READY) ## Check style, types and who may import whom
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(READY) ## Mend style where a machine can
+format: $(READY) ## Fix style automatically
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -58,7 +58,7 @@ test-faults: $(READY) ## Kill ingests, replays and the live run at bad moments (
 ui: $(READY) ## Open Dagster's UI on your job files (webserver, daemon and code, stopped together by Ctrl-C)
 	@exec $(BIN)/python deploy/ui.py $(ARGS)
 
-test-dagster: $(READY) ## Run Dagster as a person does: backfills, kills, a broken day, its UI, PostgreSQL (half an hour)
+test-dagster: $(READY) ## Run Dagster end to end: backfills, kills, a broken day, its UI, PostgreSQL (half an hour)
 	$(BIN)/python -m pytest -m slow tests/dagster
 
 bench: $(BENCH_READY) ## Measure how fast exact is (SIZE=1,10 ARGS="--rounds 3 --only plain,window,tailrace")

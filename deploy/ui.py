@@ -5,9 +5,9 @@ in a job that a shell put into the background; on SIGTERM, or when it is killed,
 under way with its Java. So they get a process group of their own here: any of SIGINT, SIGTERM and SIGHUP stops Dagster
 as Ctrl-C would, and what is left of the group after that is ended.
 
-Reports are served beside it, to this machine alone, so that the links to them open: browsers follow no link from a
-page of the web to a file. ``TAILRACE_REPORTS_PORT`` says at which port (left out: 3010), ``TAILRACE_REPORTS_URL`` that
-others serve them.
+Reports are served too, to this machine alone, so that the links to them open: browsers follow no link from a page of
+the web to a file. ``TAILRACE_REPORTS_PORT`` is the port (left out: 3010). With ``TAILRACE_REPORTS_URL`` others serve
+them.
 
 What follows on the command line goes to ``dagster dev``: ``make ui ARGS='--port 3001'``.
 """
@@ -43,7 +43,7 @@ class Stopped(Exception):
 
 
 def environment(given: dict[str, str]) -> dict[str, str]:
-    """The environment of Dagster: its home and the lakehouse beside this repository, unless said otherwise."""
+    """The environment of Dagster: where no others are given, its home and the lakehouse are in this repository."""
     home = Path(given.get("DAGSTER_HOME") or ROOT / ".dagster_home").absolute()
     home.mkdir(parents=True, exist_ok=True)
     if not (home / "dagster.yaml").exists():

@@ -122,7 +122,7 @@ def collects_doubles(one: Aggregate) -> bool:
 
 
 def parts_of(one: Aggregate, argument: Argument | None) -> list[Part]:
-    """The intermediate columns that ``one`` needs beside the exact sums."""
+    """The intermediate columns that ``one`` needs in addition to the exact sums."""
     if argument is None:
         return [Part("__count", F.count(F.lit(1)), "sum")]
     name, value = argument.name, F.col(argument.name)

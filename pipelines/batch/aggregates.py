@@ -58,7 +58,7 @@ def aggregate(members: DataFrame, query: Query, order: Sequence[str] = (SYSTEM_U
 
 
 def _window_keys(query: Query) -> tuple[str, ...]:
-    """What tells the query's windows apart: of one grid their ends alone, and narrower keys meet faster."""
+    """The columns that distinguish the query's windows: of one grid the end alone, as narrow keys group faster."""
     return (WINDOW_END_US,) if isinstance(query.window, Grid) else WINDOW
 
 

@@ -20,7 +20,7 @@ ARRIVAL_US = "__arrival_us"
 ARRIVAL_ORDER = (ARRIVAL_US, PARTITION, SEQUENCE, INPUT_RANK)
 ARRIVAL_TIME = "__arrival_time"
 ARRIVAL_DAY = "__arrival_day"
-"""As they lie in the log, so that a filter on them reaches its files; the day where the log has it."""
+"""As the log has them, so that a filter on them prunes its files; the day where the log has it."""
 TASK_RANGE = "__task_range"
 """The number of the task that reads the row, where the log is read in ranges of arrival."""
 LAST_SEQUENCE = "__last_sequence"

@@ -5,7 +5,7 @@ Spark's own ``sum``, and the exact total is rounded to the nearest double, ties 
 
 The grid of *tier* 0 holds every finite double below 2**64 that is a multiple of 2**-96: all ordinary data. Other finite
 values belong to the tier 96 binary places up or down (or 192, ...) that holds them; NaN and the infinities have tiers
-of their own. A row of another tier than 0 is rare, so tiers other than 0 are carried as an array beside the sums.
+of their own. A row of another tier than 0 is rare, so tiers other than 0 are an array in addition to the sums.
 
 Bound: fewer than 2**30 rows in one group, else a limb's sum could pass BIGINT.
 """

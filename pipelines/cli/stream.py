@@ -15,10 +15,14 @@ if TYPE_CHECKING:
 UNTIL_CAUGHT_UP = Annotated[
     bool, typer.Option("--until-caught-up", help="Stop at the end of the logs; left out: run until Ctrl-C.")
 ]
-ANEW = Annotated[bool, typer.Option("--anew", help="Begin again at the start of the logs.")]
+RESTART = Annotated[bool, typer.Option("--restart", help="Start again at the first commit of the logs.")]
+FORMER_NAME = Annotated[bool, typer.Option("--anew", hidden=True)]
+"""What ``--restart`` was called before."""
 
 
-def stream(job: JOB, until_caught_up: UNTIL_CAUGHT_UP = False, anew: ANEW = False) -> None:
+def stream(
+    job: JOB, until_caught_up: UNTIL_CAUGHT_UP = False, restart: RESTART = False, anew: FORMER_NAME = False
+) -> None:
     """Run the job live over its arrival logs, from where it stopped, into stream_windows or stream_outputs."""
     from pipelines.live.run import stream as run
 
@@ -26,7 +30,10 @@ def stream(job: JOB, until_caught_up: UNTIL_CAUGHT_UP = False, anew: ANEW = Fals
     if not until_caught_up:
         note(f"streaming {found.name}; Ctrl-C stops it, and the next run goes on from there")
     with progress(f"stream {found.name}") as advance:
-        summary = run(found, context().lakehouse, until_caught_up=until_caught_up, from_start=anew, progress=advance)
+        from_start = restart or anew
+        summary = run(
+            found, context().lakehouse, until_caught_up=until_caught_up, from_start=from_start, progress=advance
+        )
     emit(summary.as_dict(), _lines(summary))
 
 

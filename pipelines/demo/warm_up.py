@@ -17,7 +17,7 @@ from pipelines.runtime.session import session
 
 _JOB = """
 tailrace: 1
-job: rehearsal
+job: warm_up
 profile: stream_analytics
 inputs: {cars: {columns: "at TIMESTAMP, booth STRING, n INT, x DOUBLE", timestamp_by: at}}
 ordering: {late_arrival: 5m, out_of_order: 1m, action: adjust}
@@ -39,10 +39,10 @@ def warm_up(folder: Path, java_options: str) -> None:
     job = parse_job(_JOB)
     arrivals = folder / "cars.jsonl"
     arrivals.write_text("".join(json.dumps(_car(minute)) + "\n" for minute in range(60)))
-    ingest(job, "cars", [arrivals], folder / "house")
-    spark = session("tailrace-rehearsal", java_options=java_options)
-    replay(job, EVERYTHING, folder / "house", spark=spark)
-    windows = spark.read.format("delta").load(str(folder / "house" / "windows" / job.name))
+    ingest(job, "cars", [arrivals], folder / "lakehouse")
+    spark = session("tailrace-warm-up", java_options=java_options)
+    replay(job, EVERYTHING, folder / "lakehouse", spark=spark)
+    windows = spark.read.format("delta").load(str(folder / "lakehouse" / "windows" / job.name))
     for _ in range(2):
         writer = windows.hint("rebalance", "output_date").write.format("delta").mode("overwrite")
         writer.partitionBy("output_date").option("replaceWhere", "window_end >= DATE '2026-01-01'").save(

@@ -1,4 +1,4 @@
-"""Documents beside the tables: suites, check results, reports. Each is written whole or not at all."""
+"""Documents next to the tables: suites, check results, reports. Each is written whole or not at all."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ def write_file(path: Path, content: str) -> Path:
             raise
     except OSError as error:
         raise EnvironmentUnfit(
-            f"{path} cannot be written: {error.strerror or error}", hint="choose another place, or mend its permissions"
+            f"{path} cannot be written: {error.strerror or error}",
+            hint="choose another place, or change its permissions",
         ) from error
     return path
 

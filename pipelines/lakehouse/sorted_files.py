@@ -1,4 +1,4 @@
-"""Which files of an arrival log hold their arrivals in order, one file after the other: told by their footers."""
+"""Which files of an arrival log contain their arrivals in order, one file after the other, by their footers."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def sorted_files(log: DeltaTable, paths: Sequence[str]) -> tuple[SortedFile, ...
 
 def _sorted_file(fragment: ds.ParquetFileFragment) -> SortedFile | None:
     groups = [group.statistics for group in fragment.row_groups if group.num_rows]
-    told = [group.get("arrival_time") if group else None for group in groups]
-    ends = [(one["min"], one["max"]) for one in told if one is not None]
+    bounds = [group.get("arrival_time") if group else None for group in groups]
+    ends = [(one["min"], one["max"]) for one in bounds if one is not None]
     if not ends or len(ends) < len(groups) or not all(isinstance(end, datetime) for both in ends for end in both):
         return None
     if any(one[1] > other[0] for one, other in pairwise(ends)):

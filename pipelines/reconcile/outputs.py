@@ -1,4 +1,4 @@
-"""Outputs of steps beside the live run's: rows with a key side by side, rows without one as multisets (Q94).
+"""Outputs of steps compared with the live run's: rows with a key one by one, rows without one as multisets (Q94).
 
 A cause is named where the rows show it, or where recomputing the range proves it: with the logs and the job file as
 they are now, or with the reference data that the live run read. All else is unexplained.
@@ -113,8 +113,8 @@ def _alternatives(sides: Sides, spark: SparkSession, lakehouse: Lakehouse) -> It
     now = make_plan(sides.job, sides.output, lakehouse)
     read = {} if replay is None else dict(replay["versions_read"] or {})
     if replay is None or replay["job_fingerprint"] != sides.job.fingerprint or read != now.versions:
-        told = "The logs, the reference data and the job file as they are now give the live run's row: replay again."
-        yield Cause("replay_out_of_date", told), _recomputed(sides, spark, lakehouse, {})
+        why = "The logs, the reference data and the job file as they are now give the live run's row: replay again."
+        yield Cause("replay_out_of_date", why), _recomputed(sides, spark, lakehouse, {})
     live = next((run for run in reversed(ledger) if run["kind"] == "stream"), None)
     theirs = {} if live is None else dict(live["versions_read"] or {})
     others = {
@@ -124,8 +124,8 @@ def _alternatives(sides: Sides, spark: SparkSession, lakehouse: Lakehouse) -> It
         != now.versions.get(references_table(one.name))
     }
     if others:
-        told = "Recomputed with the reference data that the live run read, the row is the live run's."
-        yield Cause("other_reference_data", told, {"versions": others}), _recomputed(sides, spark, lakehouse, others)
+        why = "Recomputed with the reference data that the live run read, the row is the live run's."
+        yield Cause("other_reference_data", why, {"versions": others}), _recomputed(sides, spark, lakehouse, others)
 
 
 def _recomputed(sides: Sides, spark: SparkSession, lakehouse: Lakehouse, versions: Mapping[str, int]) -> DataFrame:

@@ -204,8 +204,8 @@ def _missing_snapshots(job: Job, output: OutputRange, references: Sequence[ReadR
             continue
         first_us, from_us = one.snapshots_us[0], times[one.reference].from_us
         if from_us is None or first_us > from_us:
-            told = f"the first snapshot of {one.reference} is of {format_instant(first_us)}"
-            yield f"{told}: a row that asks for an earlier one ends the run"
+            first = f"the first snapshot of {one.reference} is of {format_instant(first_us)}"
+            yield f"{first}: a row that asks for an earlier one ends the run"
 
 
 def _open(lakehouse: Lakehouse, part: Input, version: int | None) -> DeltaTable:
@@ -279,7 +279,7 @@ def _day_touched(day: object, output: OutputRange) -> bool:
 
 
 def _notes(lakehouse: Lakehouse, job: Job, output: OutputRange) -> tuple[str, ...]:
-    """What a person should know before running: results of another definition of the job beside this one's."""
+    """What a person should know before a run: the table also contains results of another definition of the job."""
     if output == EVERYTHING:
         return ()
     before = last_succeeded(lakehouse, job.name)

@@ -126,9 +126,9 @@ def _collected(job: Job, frames: Mapping[str, DataFrame]) -> Computed:
 
 def _summed(digests: pa.ChunkedArray) -> str:
     """The fingerprint of rows with these hashes."""
-    lanes = np.frombuffer(bytes.fromhex("".join(digests.to_pylist())), ">u8").astype(np.uint64)
+    numbers = np.frombuffer(bytes.fromhex("".join(digests.to_pylist())), ">u8").astype(np.uint64)
     # unsigned integers wrap round, which is what adding up modulo 2^64 means
-    sums = lanes.reshape(len(digests), -1).sum(axis=0, dtype=np.uint64)
+    sums = numbers.reshape(len(digests), -1).sum(axis=0, dtype=np.uint64)
     return fingerprint_of(len(digests), [int(part) for part in sums]).fingerprint
 
 

@@ -29,8 +29,8 @@ class Counted:
 def fingerprint(frame: DataFrame) -> Counted:
     """SHA-256 over the multiset of rows: the same whatever their order, files or partitions; 64 hex digits.
 
-    Each row is hashed with SHA-256 over its columns by name, doubles bit by bit; the hashes are added in four lanes of
-    64 bits, so that a row there twice counts twice; the sums and the number of rows are hashed once more.
+    Each row is hashed with SHA-256 over its columns by name, doubles bit by bit; the hashes are added as four numbers
+    of 64 bits, so that a row there twice counts twice; the sums and the number of rows are hashed once more.
     """
     row = frame.agg(*_sums(frame.schema)).first()
     assert row is not None
@@ -51,7 +51,7 @@ def digest_of(schema: T.StructType) -> Column:
 
 
 def _sums(schema: T.StructType) -> list[Column]:
-    """Rows, and the lanes of their hashes added up."""
+    """Rows, and the four numbers of each hash added up."""
     digest = digest_of(schema)
     task_ranges = [
         F.sum(F.conv(F.substring(digest, task_range * _LANE_DIGITS + 1, _LANE_DIGITS), 16, 10).cast("decimal(20,0)"))
@@ -68,7 +68,7 @@ def _counted(row: Row) -> Counted:
 
 
 def fingerprint_of(rows: int, sums: list[int]) -> Counted:
-    """The fingerprint of so many rows, the lanes of whose hashes add up to ``sums``."""
+    """The fingerprint of so many rows, whose hashes add up to ``sums``, four numbers."""
     text = ":".join([str(rows), *(f"{total % (1 << 64):016x}" for total in sums)])
     return Counted(rows, hashlib.sha256(text.encode()).hexdigest())
 

@@ -56,7 +56,7 @@ def watched(spark: SparkSession) -> Iterator[list[Pass]]:
     found: list[Pass] = []
     before = _last_execution(spark)
     usual = spark.conf.get(_TEXT_LENGTH)
-    # Spark tells where a scan looked in a text that it cuts to this length
+    # Spark gives the files of a scan as a text that it cuts to this length
     spark.conf.set(_TEXT_LENGTH, "10000")
     try:
         yield found
@@ -164,8 +164,8 @@ def _files(frame: DataFrame, scan: Any) -> dict[str, int]:
     # the gateway passes an array on only as what it was declared to be
     plain = gateway.new_array(jvm.java.lang.Object, len(opened))
     jvm.System.arraycopy(opened, 0, plain, 0, len(opened))
-    told = jvm.java.util.Arrays.toString(plain)
-    return {_path(found["path"]): int(found["last"]) - int(found["first"]) for found in _FILE.finditer(told)}
+    text = jvm.java.util.Arrays.toString(plain)
+    return {_path(found["path"]): int(found["last"]) - int(found["first"]) for found in _FILE.finditer(text)}
 
 
 def _path(uri: str) -> str:

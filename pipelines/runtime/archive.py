@@ -1,8 +1,8 @@
 """Class-data sharing: the classes that a session loads, laid out once at install, so that a start need not do it again.
 
-Much of a cold start goes into reading, checking and laying out some 20,000 classes. The archive holds them as the JVM
-wants them. It belongs to one Java runtime and one set of jars, which its name says; the JVM checks both once more, and
-goes on without an archive that does not fit.
+Much of a cold start goes into reading, checking and laying out some 20,000 classes. The archive contains them as the
+JVM needs them. It belongs to one Java runtime and one set of jars, which its name contains. The JVM checks both once
+more, and goes on without an archive that does not fit.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _QUIET = "-Xlog:cds*=error"
 
 
 def path() -> Path:
-    """Where the archive for this Java runtime and these jars lies, or would lie; beside the Delta jars."""
-    known = [java.told_by(str(java.require_home() / "bin" / "java"))]
+    """The path of the archive for this Java runtime and these jars, next to the Delta jars; it need not exist."""
+    known = [java.release_of(str(java.require_home() / "bin" / "java"))]
     known += [f"{jar} {jar.stat().st_size} {jar.stat().st_mtime_ns}" for jar in _class_path()]
     digest = hashlib.sha256("\n".join(known).encode()).hexdigest()[:16]
     return jars.directory().with_name("classes") / f"{digest}.jsa"
@@ -39,7 +39,7 @@ def java_options() -> str:
 
 
 def make() -> Path:
-    """Rehearse a replay in a process of its own and keep the classes that it loaded; the archive.
+    """Run a small replay in a process of its own and keep the classes that it loaded; the path of the archive.
 
     Archives of other runtimes and jars are removed. Raises :class:`EnvironmentUnfit` if the JVM wrote none.
     """
@@ -54,8 +54,8 @@ def make() -> Path:
         own = {name: text for name, text in os.environ.items() if name != "TAILRACE_SPARK_MASTER"}
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False, env=own)
         if not made.is_file():
-            told = (done.stderr.strip().splitlines() or ["the JVM said nothing"])[-1]
-            raise EnvironmentUnfit(f"no class-data archive was written: {told}")
+            last_line = (done.stderr.strip().splitlines() or ["the JVM gave no reason"])[-1]
+            raise EnvironmentUnfit(f"no class-data archive was written: {last_line}")
         for other in (*target.parent.glob("*.args"), *target.parent.glob("*.jsa")):
             other.unlink()
         made.replace(target)

@@ -32,13 +32,13 @@ def bundled_home() -> Path:
 
 def version_of(java: str) -> int | None:
     """The major version of the launcher ``java``, or None if it does not run."""
-    match = re.search(r'(?:version |JAVA_VERSION=)"(?:1\.)?(\d+)', told_by(java))
+    match = re.search(r'(?:version |JAVA_VERSION=)"(?:1\.)?(\d+)', release_of(java))
     return int(match[1]) if match else None
 
 
 @cache
-def told_by(java: str) -> str:
-    """What a runtime says of itself: its ``release`` file, else ``java -version``; empty if it does not run."""
+def release_of(java: str) -> str:
+    """How a runtime describes itself: its ``release`` file, else ``java -version``; empty if it does not run."""
     release = Path(java).parent.parent / "release"
     if os.access(java, os.X_OK) and release.is_file():
         # every JDK has one, and reading it spares a cold start a process

@@ -34,9 +34,9 @@ _SETTINGS = {
     "spark.sql.unionOutputPartitioning": "false",
     # a range of arrivals is found by the row groups' bounds; their dictionaries would be unpacked in vain
     "spark.hadoop.parquet.filter.dictionary.enabled": "false",
-    # what a run wrote is a commit of its own, and tells so, also where nothing took the place of nothing
+    # each write is a commit of its own, also one that replaces no rows by no rows: runs record its version
     "spark.databricks.delta.skipRecordingEmptyCommits": "false",
-    # where in our own code a column was made tells a user nothing, and costs half of the calls that make one
+    # the place in our own code where a column was made is of no use to a user, and costs half of the calls
     "spark.python.sql.dataFrameDebugging.enabled": "false",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

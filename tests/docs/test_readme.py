@@ -98,7 +98,9 @@ def options_of(command: str) -> set[str]:
     group = typer.main.get_command(application())
     found = group.commands[command]  # type: ignore[attr-defined]
     commands = getattr(found, "commands", {command: found}).values()
-    names = {option for one in commands for parameter in one.params for option in parameter.opts}
+    names = {
+        option for one in commands for parameter in one.params for option in parameter.opts if not parameter.hidden
+    }
     everywhere = {f"--{field.name}" for field in dataclasses.fields(Context)}
     return {name for name in names if name.startswith("--")} - everywhere - {"--help"}
 

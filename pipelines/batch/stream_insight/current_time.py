@@ -48,7 +48,8 @@ def with_candidates(items: DataFrame, ordering: StreamInsightOrdering, clock: Cl
 
     Counted are points, intervals and start edges with a readable lifetime, whatever the policy does to them later;
     end edges are not, nor is what was refused as ``invalid_time``: an adapter cannot enqueue it. A generated CTI is
-    the triggering item's own start minus the delay, and stands after the item. ``clock`` tells of the items before.
+    the triggering item's own start minus the delay, and acts after the item. ``clock`` is the state after
+    the items before.
     """
     counted = F.coalesce((F.col(KIND) != END), F.lit(False))
     stamp_us = F.col(EVENT_US) - F.lit(ordering.delay_us)

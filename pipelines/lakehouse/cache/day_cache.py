@@ -31,7 +31,7 @@ def files_by_day(files: Sequence[LogFile]) -> dict[int, list[LogFile]]:
 
 
 def files_digest(files: Sequence[LogFile], before: str = "") -> str:
-    """What names these files; ``before`` names those that what is kept of them hangs on as well."""
+    """A digest that names these files; ``before`` is the digest of earlier files that the cached rows depend on too."""
     lines = sorted(f"{file.path} {file.size_bytes}" for file in files)
     return hashlib.sha256("\n".join([before, *lines]).encode()).hexdigest()[:32]
 
@@ -81,8 +81,8 @@ def keep(lakehouse: Lakehouse, name: str, rows: pa.Table) -> None:
     if setting is None:
         return
     # no retry by itself: two first commits of a setting touch no common file, and both would stay
-    told = {"tailrace": name.partition("/")[0], "setting": setting}
-    about = CommitProperties(custom_metadata=told, max_commit_retries=0)
+    metadata = {"tailrace": name.partition("/")[0], "setting": setting}
+    about = CommitProperties(custom_metadata=metadata, max_commit_retries=0)
 
     def write(table: DeltaTable | None) -> None:
         if table is None:

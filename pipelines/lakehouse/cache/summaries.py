@@ -142,7 +142,7 @@ def _clock(rows: pa.Table) -> Clock:
 
 
 def arrivals_of(dataset: ds.Dataset, setting: SummaryKey, day: int, before_us: int | None = None) -> pa.Table:
-    """The columns of one day of arrivals (before an instant) that a summary hangs on; instants as BIGINT."""
+    """The columns of one day of arrivals (before an instant) that a summary is computed from; instants as BIGINT."""
     own = ["arrival_time", "input_partition", "sequence", "kind", "punctuation_time"]
     payload = [name for name in (setting.time, setting.end, *setting.over) if name is not None]
     names = list(dict.fromkeys([*own, *payload]))

@@ -83,7 +83,7 @@ def announce(lakehouse: Lakehouse, job: Job, *, end_of_log: bool, from_start: bo
     if before is not None and before.fingerprint != job.fingerprint and not from_start:
         raise UsageError(
             f"the stream of {job.name} was begun under another version of the job file",
-            hint="run 'tailrace stream' with --anew to begin again at the start of the log",
+            hint="run 'tailrace stream' with --restart to start again at the first commit of the log",
         )
     tables = {part.name: _table(lakehouse, part.log) for part in job.inputs}
     if before is not None and not from_start and before.state_format == STATE_FORMAT:

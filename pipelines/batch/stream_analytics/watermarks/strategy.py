@@ -1,7 +1,7 @@
 """The choice between the strategies of finding watermarks, made once for an input.
 
 Each strategy gives the same rows. Where a log does not suit one, the next takes its place: grid cells give way to the
-exact strategy beside them, file order to packed, packed to sort.
+exact strategy, file order to packed, packed to sort.
 """
 
 from __future__ import annotations
