@@ -217,7 +217,8 @@ class _Batch:
         self._open.callback(reading.close)
         for path in paths:
             progress(path.name)
-            for chunk in read_file(path, (*ORDER, *(column.name for column in self.part.columns)), OPTIONAL):
+            names = (*ORDER, *(column.name for column in self.part.columns))
+            for chunk in read_file(path, self.schema, names, OPTIONAL):
                 rows, refused = self.judge.rows(chunk)
                 reading.add(rows, chunk, refused)
         return reading
