@@ -18,6 +18,7 @@ import typer
 from pipelines.core.errors import UsageError, did_you_mean
 from pipelines.core.intervals import parse_range
 from pipelines.core.model import Job, OutputRange
+from pipelines.core.time import parse_instant
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -100,6 +101,14 @@ def output_range(from_: str | None, to: str | None) -> OutputRange:
     return parse_range(from_, to, ("--from", "--to"))
 
 
+def instant(text: str | None, option: str) -> int | None:
+    """The instant given to an option, in microseconds."""
+    try:
+        return None if text is None else parse_instant(text)
+    except ValueError as error:
+        raise UsageError(str(error), key=option) from None
+
+
 def console(*, stderr: bool = False) -> Console:
     """A console on stdout or stderr; plain text when that is no terminal."""
     from rich.console import Console
@@ -143,13 +152,15 @@ class Steps:
         self._task = None if bar is None else bar.add_task(title, total=count)
         self._begun = False
 
-    def __call__(self, text: str) -> None:
+    def __call__(self, text: str, advance: int | None = None) -> None:
+        """A step begins; or, with ``advance``, that much of the work is done."""
         if self._bar is not None and self._task is not None:
-            self._bar.update(self._task, description=f"{self._title}: {text}", advance=int(self._begun))
+            done = int(self._begun) if advance is None else advance
+            self._bar.update(self._task, description=f"{self._title}: {text}", advance=done)
             self._begun = True
 
     def expect(self, count: int) -> None:
-        """There are ``count`` steps."""
+        """There are ``count`` steps, or so much work."""
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, total=count)
 

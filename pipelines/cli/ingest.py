@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines.cli.common import JOB, context, emit, find_job, note, progress
+from pipelines.cli.common import JOB, context, emit, find_job, instant, note, progress
 from pipelines.core.errors import DataRefused, UsageError
 from pipelines.core.time import format_instant
 
 if TYPE_CHECKING:
+    from pipelines.core.model import Job
     from pipelines.ingest.batch import IngestSummary
     from pipelines.ingest.references import ReferenceSummary
 
 FILES = Annotated[
-    list[Path], typer.Argument(metavar="FILE...", help="JSON lines, CSV (also .gz) or Parquet, in order.")
+    list[Path] | None,
+    typer.Argument(metavar="FILE...", help="JSON lines, CSV (also .gz) or Parquet, in order; none: its source."),
+]
+UNTIL = Annotated[
+    str | None, typer.Option("--until", metavar="T", help="From a source: only what arrived before this instant.")
 ]
 INPUT = Annotated[str | None, typer.Option("--input", metavar="NAME", help="The job's input to append to.")]
 REFERENCE = Annotated[str | None, typer.Option("--reference", metavar="NAME", help="The job's reference data to load.")]
@@ -26,24 +31,37 @@ BATCH = Annotated[
 ]
 
 
-def ingest(job: JOB, files: FILES, input_name: INPUT = None, reference: REFERENCE = None, batch: BATCH = None) -> None:
-    """Append files to an arrival log as one atomic batch; records that do not fit are quarantined (exit code 3).
+def ingest(
+    job: JOB,
+    files: FILES = None,
+    input_name: INPUT = None,
+    reference: REFERENCE = None,
+    batch: BATCH = None,
+    until: UNTIL = None,
+) -> None:
+    """Append to an arrival log as one atomic batch; records that do not fit are quarantined (exit code 3).
 
-    With --reference, load reference data: a static set is replaced, snapshots are appended.
+    Without files, what is new in the input's source. With --reference, load reference data: a static set is replaced,
+    snapshots are appended.
     """
     from pipelines.ingest.batch import ingest as run
     from pipelines.ingest.references import ingest_reference
 
-    found = find_job(job)
+    found, given = find_job(job), files or []
     summary: IngestSummary | ReferenceSummary
+    if until is not None and given:
+        raise UsageError("it stops a source; files are read to their end", key="--until")
     match input_name, reference:
         case str(name), None:
-            with progress(f"ingest {name}", len(files) + 4) as advance:
-                summary = run(found, name, files, context().lakehouse, batch, progress=advance)
+            if given:
+                with progress(f"ingest {name}", len(given) + 4) as advance:
+                    summary = run(found, name, given, context().lakehouse, batch, progress=advance)
+            else:
+                summary = _from_source(found, name, batch, until)
             lines, accepted = _log_lines(summary), f"{summary.appended} were appended"
         case None, str(name):
-            with progress(f"ingest {name}", len(files) + 4) as advance:
-                summary = ingest_reference(found, name, files, context().lakehouse, batch, progress=advance)
+            with progress(f"ingest {name}", len(given) + 4) as advance:
+                summary = ingest_reference(found, name, given, context().lakehouse, batch, progress=advance)
             lines, accepted = _reference_lines(summary), f"{summary.rows} were loaded"
         case _:
             raise UsageError("name either --input or --reference", hint="write ingest JOB --input NAME FILE...")
@@ -54,6 +72,15 @@ def ingest(job: JOB, files: FILES, input_name: INPUT = None, reference: REFERENC
         if context().json:
             raise typer.Exit(DataRefused.exit_code)
         raise _refusal(summary, name, accepted)
+
+
+def _from_source(job: Job, name: str, batch: str | None, until: str | None) -> IngestSummary:
+    from pipelines.ingest.from_source import ingest_source
+
+    if batch is not None:
+        raise UsageError("a batch from a source is named by where it begins", key="--batch", hint="leave it out")
+    with progress(f"ingest {name}") as advance:
+        return ingest_source(job, name, context().lakehouse, until_us=instant(until, "--until"), progress=advance)
 
 
 def _log_lines(summary: IngestSummary) -> Iterator[str]:
@@ -67,6 +94,11 @@ def _log_lines(summary: IngestSummary) -> Iterator[str]:
     if summary.first_arrival_us is not None and summary.last_arrival_us is not None:
         ends = f", arrived {format_instant(summary.first_arrival_us)} to {format_instant(summary.last_arrival_us)}"
     yield f"arrivals/{summary.input}: {what} appended{ends}, batch {summary.batch_id}"
+    if summary.duplicates:
+        yield f"  {summary.duplicates} duplicate(s) dropped"
+    if summary.held_at_last:
+        yield f"  {summary.held_at_last} taken at the arrival time before theirs"
+    yield from (f"  {sentence}" for sentence in summary.notes)
 
 
 def _reference_lines(summary: ReferenceSummary) -> Iterator[str]:

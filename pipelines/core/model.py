@@ -30,6 +30,7 @@ from pipelines.core.query import (
     Window,
     output_name,
 )
+from pipelines.core.sources import Source
 from pipelines.core.steps import Steps
 from pipelines.core.time import MINUTE, SECOND
 
@@ -79,6 +80,7 @@ class Input:
 
     ``match_on`` of an edge is the job file's list, or every column that start, end and edge kind are not read from.
     ``same_log_as`` is the input whose arrivals it reads in another way, with verdicts of its own (Q5).
+    ``arrival_regression`` is what ingest does with a record that lies before its predecessor's arrival time.
     """
 
     name: str
@@ -92,6 +94,8 @@ class Input:
     edge_by: str | None = None
     match_on: tuple[str, ...] = ()
     same_log_as: str | None = None
+    arrival_regression: Literal["quarantine", "hold_at_last"] = "quarantine"
+    source: Source | None = None
 
     @property
     def log(self) -> str:

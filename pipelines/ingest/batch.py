@@ -13,7 +13,7 @@ import hashlib
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,14 +30,16 @@ from pipelines.core.time import format_instant
 from pipelines.ingest.order import ArrivalOrder
 from pipelines.ingest.quarantine import Quarantine
 from pipelines.ingest.readers import OPTIONAL, ORDER, Chunk, Refused, read_file
-from pipelines.ingest.records import PUNCTUATION, Judge
+from pipelines.ingest.records import PUNCTUATION, Judge, JudgedRows
+from pipelines.ingest.repeats import Repeats
+from pipelines.ingest.sequential_order import SequentialOrder
 from pipelines.ingest.sorted_runs import SortedRuns
 from pipelines.ingest.tails import Tails
 from pipelines.lakehouse.commits import version_of
 from pipelines.lakehouse.compact import compact, file_layout
 from pipelines.lakehouse.layout import arrivals_table, quarantine_table
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.lakehouse.schema import LOG_COLUMNS, alike, arrivals_schema
+from pipelines.lakehouse.schema import LOG_COLUMNS, SOURCE_TIME, alike, arrivals_schema
 
 _ATTEMPTS = 5
 _BATCH_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
@@ -48,12 +50,14 @@ class IngestSummary:
     """What became of one batch. ``refused`` are the first few of ``quarantined`` records.
 
     ``version`` is the log's when the batch was in it; ``compacted_days`` were then put into fewer files.
+    ``duplicates`` were in the log already and were dropped; ``held_at_last`` were taken at the arrival time before
+    theirs; ``notes`` say what bounds exactness.
     """
 
     input: str
     batch_id: str
-    files: tuple[str, ...]
-    already_ingested: bool
+    files: tuple[str, ...] = ()
+    already_ingested: bool = False
     events: int = 0
     punctuations: int = 0
     quarantined: int = 0
@@ -63,6 +67,9 @@ class IngestSummary:
     last_arrival_us: int | None = None
     version: int | None = None
     compacted_days: int = 0
+    duplicates: int = 0
+    held_at_last: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def appended(self) -> int:
@@ -81,8 +88,11 @@ class IngestSummary:
             "events": self.events,
             "punctuations": self.punctuations,
             "quarantined": self.quarantined,
+            "duplicates": self.duplicates,
+            "held_at_last": self.held_at_last,
             "refused": [{"source": one.source, "position": one.position, "reason": one.reason} for one in self.refused],
             "warnings": list(self.warnings),
+            "notes": list(self.notes),
             **{name: None if us is None else format_instant(us) for name, us in ends.items()},
             "version": self.version,
             "compacted_days": self.compacted_days,
@@ -105,28 +115,47 @@ def ingest(
     is written) and :class:`EnvironmentUnfit` (the lakehouse cannot be written).
     """
     lakehouse = Lakehouse.at(lakehouse)
-    part = _input(job, input)
+    part = input_of(job, input)
     paths = [Path(file) for file in files]
     progress("reading what the batch is")
     batch_id = batch_id_of(part.name, paths, batch)
     lakehouse.require_writable()
+    names = (*ORDER, *(column.name for column in part.columns))
+
+    def chunks() -> Iterator[Chunk]:
+        for path in paths:
+            progress(path.name)
+            yield from read_file(path, arrivals_schema(part), names, OPTIONAL)
+
+    def attempt(log: DeltaTable | None) -> IngestSummary:
+        mine, about = _application(part.name, batch_id), IngestSummary(part.name, batch_id, tuple(map(str, paths)))
+        if log is not None and log.transaction_version(mine) is not None:
+            # who took the batch may have been killed before this
+            return replace(about, already_ingested=True)
+        with tempfile.TemporaryFile(prefix="tailrace-ingest-") as keys, Batch(part, batch_id, log, keys) as work:
+            work.read(chunks)
+            progress("writing")
+            return work.commit(lakehouse, about, {}, Transaction(mine, 1))
+
+    return attempted(lakehouse, part, attempt, progress)
+
+
+def attempted(
+    lakehouse: Lakehouse,
+    part: Input,
+    attempt: Callable[[DeltaTable | None], IngestSummary],
+    progress: Callable[[str], None],
+) -> IngestSummary:
+    """``attempt`` with the log at its newest version until nobody else appended meanwhile; then the log compacted."""
     for _ in range(_ATTEMPTS):
         log = lakehouse.open(arrivals_table(part.name))
-        if log is not None and log.transaction_version(_application(part.name, batch_id)) is not None:
-            # who took the batch may have been killed before this
-            return _compacted(
-                lakehouse, IngestSummary(part.name, batch_id, tuple(map(str, paths)), already_ingested=True)
-            )
         _check_columns(log, part)
-        with tempfile.TemporaryFile(prefix="tailrace-ingest-") as keys, _Batch(part, batch_id, log, keys) as work:
-            work.read(paths, progress)
-            progress("writing")
-            try:
-                summary = work.commit(lakehouse, paths)
-            except CommitFailedError:
-                continue  # someone else appended meanwhile: judge again, against the newer log
-            progress("compacting")
-            return _compacted(lakehouse, summary)
+        try:
+            summary = attempt(log)
+        except CommitFailedError:
+            continue  # someone else appended meanwhile: judge again, against the newer log
+        progress("compacting")
+        return _compacted(lakehouse, summary)
     raise EnvironmentUnfit(
         f"write conflict: the log {arrivals_table(part.name)} was changed by others {_ATTEMPTS} times in a row while"
         " this batch was read",
@@ -137,7 +166,8 @@ def ingest(
 def _compacted(lakehouse: Lakehouse, summary: IngestSummary) -> IngestSummary:
     """Days in many small files are put into few; the batch is in the log whatever comes of it."""
     log = lakehouse.open(arrivals_table(summary.input))
-    assert log is not None, summary.input
+    if log is None:
+        return summary
     done = compact(log)
     return replace(summary, compacted_days=done.days, warnings=(*summary.warnings, *done.warnings))
 
@@ -164,21 +194,25 @@ def content_id(input_name: str, paths: Sequence[Path]) -> str:
 
 
 class _Reading:
-    """What one reading of the files gives: typed rows in sorted runs, refused records, and counts of both."""
+    """What one reading of a batch gives: typed rows in sorted runs, refused and repeated records, and counts."""
 
-    def __init__(self, schema: pa.Schema, batch_id: str) -> None:
+    def __init__(self, part: Input, batch_id: str) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="tailrace-ingest-")
-        self.rows = SortedRuns(schema, Path(self._folder.name))
+        self.rows = SortedRuns(arrivals_schema(part), Path(self._folder.name))
         self.quarantine = Quarantine(Path(self._folder.name), batch_id)
+        self.repeats = Repeats([column.name for column in part.columns])
         self.ignored: Counter[str] = Counter()
         self.punctuations = 0
+        self.held = 0
 
-    def add(self, rows: pa.Table, chunk: Chunk, refused: Sequence[Refused]) -> None:
+    def add(self, chunk: Chunk, judged: JudgedRows) -> None:
         """One chunk, judged."""
-        self.rows.add(rows)
-        self.quarantine.add(refused)
+        self.rows.add(judged.rows)
+        self.quarantine.add(judged.refused)
+        self.repeats.add(judged)
         self.ignored += chunk.ignored
-        self.punctuations += pc.sum(pc.equal(rows["kind"], PUNCTUATION)).as_py() or 0
+        self.punctuations += pc.sum(pc.equal(judged.rows["kind"], PUNCTUATION)).as_py() or 0
+        self.held += judged.held
 
     def close(self) -> None:
         """Remove its files."""
@@ -186,56 +220,61 @@ class _Reading:
         self._folder.cleanup()
 
 
-class _Batch:
-    """One attempt at a batch: its records judged against the log as it was opened, and their commit."""
+class Batch:
+    """One attempt at a batch: its records judged against the log as it was opened, and their commit.
 
-    def __init__(self, part: Input, batch_id: str, log: DeltaTable | None, keys: BinaryIO) -> None:
+    ``keys`` is an empty file for :class:`ArrivalOrder`, which looks at the whole batch; None: each record is judged
+    by those before it alone, as are those of an input that holds arrivals at the last one.
+    """
+
+    def __init__(self, part: Input, batch_id: str, log: DeltaTable | None, keys: BinaryIO | None) -> None:
         self.part = part
         self.batch_id = batch_id
         self.log = log
         self.schema = arrivals_schema(part)
-        tails = Tails(log)
+        tails, hold = Tails(log), part.arrival_regression == "hold_at_last"
         self._open = ExitStack()
-        self.order = ArrivalOrder(tails.of, keys)
+        self.order = (
+            SequentialOrder(tails.of, hold_at_last=hold) if keys is None or hold else ArrivalOrder(tails.of, keys)
+        )
         self.judge = Judge(part, batch_id, self.order)
 
-    def __enter__(self) -> _Batch:
+    def __enter__(self) -> Batch:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def read(self, paths: Sequence[Path], progress: Callable[[str], None]) -> None:
+    def read(self, chunks: Callable[[], Iterator[Chunk]]) -> None:
         """Judge every record; twice where some break the order, since what to keep is known at the end only."""
-        self.reading = self._read(paths, progress)
+        self.reading = self._read(chunks())
         if self.order.settle():
             self.reading.close()
-            self.reading = self._read(paths, progress)
+            self.reading = self._read(chunks())
 
-    def _read(self, paths: Sequence[Path], progress: Callable[[str], None]) -> _Reading:
-        reading = _Reading(self.schema, self.batch_id)
+    def _read(self, chunks: Iterator[Chunk]) -> _Reading:
+        reading = _Reading(self.part, self.batch_id)
         self._open.callback(reading.close)
-        for path in paths:
-            progress(path.name)
-            names = (*ORDER, *(column.name for column in self.part.columns))
-            for chunk in read_file(path, self.schema, names, OPTIONAL):
-                rows, refused = self.judge.rows(chunk)
-                reading.add(rows, chunk, refused)
+        for chunk in chunks:
+            reading.add(chunk, self.judge.rows(chunk))
         return reading
 
-    def commit(self, lakehouse: Lakehouse, paths: Sequence[Path]) -> IngestSummary:
-        """Write what is refused, then the rows; the summary of both."""
+    def commit(
+        self, lakehouse: Lakehouse, about: IngestSummary, metadata: dict[str, str], transaction: Transaction
+    ) -> IngestSummary:
+        """Write what is refused, then the rows with ``metadata``; ``about`` completed with what became of them."""
         rows, quarantine = self.reading.rows, self.reading.quarantine
+        duplicates, refused = self.reading.repeats.settle(self.log, rows.reader())
+        quarantine.add(refused)
         quarantine.write(lakehouse, quarantine_table(self.part.name))
-        self._write_arrivals(lakehouse, rows)
-        return IngestSummary(
-            input=self.part.name,
-            batch_id=self.batch_id,
-            files=tuple(map(str, paths)),
-            already_ingested=False,
+        self._write_arrivals(lakehouse, rows, metadata, transaction)
+        return replace(
+            about,
             events=rows.count - self.reading.punctuations,
             punctuations=self.reading.punctuations,
             quarantined=quarantine.count,
+            duplicates=duplicates,
+            held_at_last=self.reading.held,
             refused=quarantine.first,
             warnings=tuple(
                 f"'{name}' is not a column of input {self.part.name}; it was ignored in {count} record(s)"
@@ -246,11 +285,13 @@ class _Batch:
             version=version_of(lakehouse, arrivals_table(self.part.name), {"batch_id": self.batch_id}),
         )
 
-    def _write_arrivals(self, lakehouse: Lakehouse, rows: SortedRuns) -> None:
+    def _write_arrivals(
+        self, lakehouse: Lakehouse, rows: SortedRuns, metadata: dict[str, str], transaction: Transaction
+    ) -> None:
         """The commit point: rows and the batch's name together, on exactly the log that was judged against."""
         commit = CommitProperties(
-            custom_metadata={"tailrace": "ingest", "batch_id": self.batch_id},
-            app_transactions=[Transaction(_application(self.part.name, self.batch_id), 1)],
+            custom_metadata={"tailrace": "ingest", "batch_id": self.batch_id, **metadata},
+            app_transactions=[transaction],
             max_commit_retries=0,
         )
         name, layout = arrivals_table(self.part.name), file_layout(self.schema)
@@ -283,7 +324,8 @@ def _application(input_name: str, batch_id: str) -> str:
     return f"tailrace/ingest/{input_name}/{batch_id}"
 
 
-def _input(job: Job, name: str) -> Input:
+def input_of(job: Job, name: str) -> Input:
+    """The input of that name that has a log of its own; :class:`UsageError` if there is none."""
     try:
         part = job.input(name)
     except KeyError:
@@ -299,7 +341,7 @@ def _check_columns(log: DeltaTable | None, part: Input) -> None:
     if log is None:
         return
     wanted = {field.name: field for field in arrivals_schema(part)}
-    own = {name for name, _ in LOG_COLUMNS} | {"arrival_date"}
+    own = {name for name, _ in (*LOG_COLUMNS, SOURCE_TIME)} | {"arrival_date"}
     for column in pa.schema(log.schema().to_arrow()):
         if column.name in own:
             continue

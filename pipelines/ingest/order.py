@@ -23,7 +23,18 @@ class Tail:
     arrival_time_us: int
 
 
-_NO_TAIL = Tail(-1, np.iinfo(np.int64).min)
+NO_TAIL = Tail(-1, np.iinfo(np.int64).min)
+"""Before the first record of a partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What the order makes of records, by position: those ``refused`` and those ``repeated``, whose sequence is not
+    new, with the reason; and the arrival time in microseconds at which those ``held_us`` are taken."""
+
+    refused: dict[int, str]
+    repeated: dict[int, str] = field(default_factory=dict)
+    held_us: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -61,19 +72,18 @@ class ArrivalOrder:
         self._partitions: dict[int, _Partition] = {}
         self._settled = False
 
-    def judge(self, partition: Ints, sequence: Ints, arrival_us: Ints) -> dict[int, str]:
-        """Reasons by position for the records that are refused; before :meth:`settle`, for those behind the log's tail.
+    def judge(self, partition: Ints, sequence: Ints, arrival_us: Ints) -> Judged:
+        """The records that are refused; before :meth:`settle`, for those behind the log's tail.
 
         Raises :class:`DataRefused` if the records are not those that were judged before :meth:`settle`.
         """
         refused: dict[int, str] = {}
-        for number, places in _by_value(partition):
+        for number, places in by_value(partition):
             if number not in self._partitions:
-                name = "for all partitions" if number == FOR_ALL else f"in input partition {number}"
-                tail = self._tail_of(number) or _NO_TAIL
-                self._partitions[number] = _Partition(name, tail, tail)
+                tail = self._tail_of(number) or NO_TAIL
+                self._partitions[number] = _Partition(place_of(number), tail, tail)
             refused |= self._judge(self._partitions[number], places, sequence[places], arrival_us[places])
-        return refused
+        return Judged(refused)
 
     def settle(self) -> bool:
         """Find the longest runs; whether that refuses some of the records judged so far."""
@@ -90,7 +100,7 @@ class ArrivalOrder:
         is_new = (sequence > part.tail.sequence) & (arrival_us >= part.tail.arrival_time_us)
         if not is_new.all():
             for index in np.flatnonzero(~is_new).tolist():
-                refused[places.item(index)] = _reason(_at(index, sequence, arrival_us), part.tail, part.name)
+                refused[places.item(index)] = reason_of(_at(index, sequence, arrival_us), part.tail, part.name)
             places, sequence, arrival_us = places[is_new], sequence[is_new], arrival_us[is_new]
         first, part.count = part.count, part.count + len(places)
         if self._settled and part.keep is not None:
@@ -101,7 +111,7 @@ class ArrivalOrder:
             for index in np.flatnonzero(~chosen).tolist():
                 earlier = keep[: keep.searchsorted(index)]
                 before = _at(earlier[-1], sequence, arrival_us) if len(earlier) else part.last
-                refused[places.item(index)] = _reason(_at(index, sequence, arrival_us), before, part.name)
+                refused[places.item(index)] = reason_of(_at(index, sequence, arrival_us), before, part.name)
             sequence, arrival_us = sequence[keep], arrival_us[keep]
         self._follow(part, first, sequence, arrival_us)
         return refused
@@ -132,12 +142,17 @@ class ArrivalOrder:
         return longest_run(sequence, arrival_us, np.concatenate(part.breaks))
 
 
-def _by_value(partition: Ints) -> Iterator[tuple[int, Ints]]:
+def by_value(partition: Ints) -> Iterator[tuple[int, Ints]]:
     """The input partitions and the positions of their records, in file order."""
     order = np.argsort(partition, kind="stable")
     for places in np.split(order, np.flatnonzero(np.diff(partition[order])) + 1):
         if len(places):
             yield partition.item(places[0]), places
+
+
+def place_of(partition: int) -> str:
+    """An input partition in a sentence."""
+    return "for all partitions" if partition == FOR_ALL else f"in input partition {partition}"
 
 
 def _changed() -> DataRefused:
@@ -148,7 +163,7 @@ def _at(index: int, sequence: Ints, arrival_us: Ints) -> Tail:
     return Tail(sequence.item(index), arrival_us.item(index))
 
 
-def _reason(own: Tail, before: Tail, where: str) -> str:
+def reason_of(own: Tail, before: Tail, where: str) -> str:
     """Why a record is refused: by the one before it that is kept, else by those after it."""
     if own.sequence <= before.sequence:
         return f"sequence {own.sequence} does not rise: {before.sequence} came before it {where}"

@@ -41,12 +41,15 @@ _Done = TypeVar("_Done")
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """One record that is not taken: its text, why, and where it stood (line or row, counted from 1)."""
+    """One record that is not taken: its text, why, and where it stood: line or row, counted from 1, or the message's
+    sequence at its source. ``input_partition`` and ``sequence`` are None where they could not be read."""
 
     raw: str
     reason: str
     source: str
     position: int
+    input_partition: int | None = None
+    sequence: int | None = None
 
 
 @dataclass

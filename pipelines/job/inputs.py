@@ -11,6 +11,7 @@ from pipelines.core.errors import did_you_mean
 from pipelines.job import schema
 from pipelines.job.diagnostics import JobFile
 from pipelines.job.expressions import check_column, check_expression, columns_read, parse_columns
+from pipelines.job.sources import build_source
 from pipelines.job.yaml import Path as KeyPath
 
 _SHAPES = ("end_by", "edge_by", "match_on")
@@ -28,6 +29,8 @@ def build_input(file: JobFile, name: str, section: schema.InputSection, profile:
     def listed(key: str, given: list[str]) -> tuple[str, ...]:
         return tuple(file.at((*path, key), partial(check_column, column, names)) for column in given)
 
+    if section.arrival_regression == "hold_at_last" and "source_time" in map(str.lower, names):
+        raise file.error("'source_time' is the log's own column with 'hold_at_last'", (*path, "columns"))
     if section.over and profile != "stream_analytics":
         raise file.error(f"profile {profile} has no substreams; leave 'over' out", (*path, "over"))
     if section.over and section.timestamp_by is None:
@@ -44,6 +47,8 @@ def build_input(file: JobFile, name: str, section: schema.InputSection, profile:
         edge_by=expression("edge_by", section.edge_by),
         match_on=listed("match_on", section.match_on),
         same_log_as=section.same_log_as,
+        arrival_regression=section.arrival_regression,
+        source=None if section.source is None else build_source(file, section.source, columns, (*path, "source")),
     )
     _check_timestamp_type(file, result, path)
     return _with_shape(file, result, profile, path)
@@ -90,6 +95,10 @@ def check_same_log(file: JobFile, part: model.Input, inputs: Mapping[str, model.
     if first is None or first is part:
         raise file.error(
             f"there is no other input '{part.same_log_as}'; {did_you_mean(part.same_log_as, inputs)}", path
+        )
+    if part.source is not None:
+        raise file.error(
+            f"its arrivals are those of '{first.name}'; name the source there", ("inputs", part.name, "source")
         )
     if first.same_log_as is not None:
         raise file.error(f"'{first.name}' reads the log of '{first.same_log_as}'; name that one", path)

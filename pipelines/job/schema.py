@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 from pydantic_core import PydanticCustomError
 
 from pipelines.core.errors import did_you_mean
+from pipelines.core.sources import CAPTURE_PATTERN, Body, EventsPerMessage
 from pipelines.core.time import parse_duration, parse_instant
 
 
@@ -96,6 +97,42 @@ class InputSection(Section):
     edge_by: str | None = None
     match_on: list[str] = []
     same_log_as: Name | None = None
+    arrival_regression: Literal["quarantine", "hold_at_last"] = "quarantine"
+    source: dict[str, Any] | None = None
+
+
+class SourceSection(Section):
+    kind: str
+    events_per_message: EventsPerMessage = "one"
+
+
+class CaptureSection(SourceSection):
+    path: str
+    pattern: str = CAPTURE_PATTERN
+    body: Body = "json"
+
+
+class KafkaSection(SourceSection):
+    bootstrap_servers: str
+    topic: str
+    time: Literal["broker", "producer"] = "broker"
+    value: Body = "json"
+    properties: dict[str, str] = {}
+    isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
+
+
+class MappedSection(SourceSection):
+    path: str
+    fields: dict[str, str] = {}
+    body: Body | None = None
+
+
+class DeltaSection(MappedSection):
+    pass
+
+
+class FilesSection(MappedSection):
+    format: Literal["jsonl", "csv", "parquet", "avro"]
 
 
 class ReferenceSection(Section):

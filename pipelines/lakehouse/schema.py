@@ -48,6 +48,9 @@ LOG_COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
 )
 """What every arrival log holds before the payload; ``arrival_date``, the partition, comes last."""
 
+SOURCE_TIME = ("source_time", TIMESTAMP)
+"""Of an input that holds arrivals at the last one: the arrival time of the source, where it was not taken."""
+
 REFERENCE_COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
     ("effective_from", TIMESTAMP),
     ("batch_id", pa.string()),
@@ -62,6 +65,8 @@ QUARANTINE = pa.schema(
         ("reason", pa.string()),
         ("source", pa.string()),
         ("position", pa.int64()),
+        ("input_partition", pa.int64()),
+        ("sequence", pa.int64()),
         ("batch_id", pa.string()),
     ]
 )
@@ -106,6 +111,10 @@ RUNS = pa.schema(
         ("versions_read", pa.map_(pa.string(), pa.int64())),
         ("counts_by_verdict", pa.map_(pa.string(), pa.int64())),
         ("counts_by_reason", pa.map_(pa.string(), pa.int64())),
+        ("appended", pa.int64()),
+        ("quarantined", pa.int64()),
+        ("duplicates", pa.int64()),
+        ("held_at_last", pa.int64()),
         ("rows_written", pa.map_(pa.string(), pa.int64())),
         ("versions_written", pa.map_(pa.string(), pa.int64())),
         ("files_planned", pa.map_(pa.string(), pa.int64())),
@@ -153,8 +162,9 @@ def arrow_type(spark_type: str) -> pa.DataType:
 
 def arrivals_schema(part: Input) -> pa.Schema:
     """Columns of ``arrivals/<input>``: the log's own, the payload, ``arrival_date``."""
+    own = [*LOG_COLUMNS, *([SOURCE_TIME] if part.arrival_regression == "hold_at_last" else [])]
     payload = [(column.name, arrow_type(column.type)) for column in part.columns]
-    return pa.schema([*LOG_COLUMNS, *payload, ("arrival_date", pa.date32())])
+    return pa.schema([*own, *payload, ("arrival_date", pa.date32())])
 
 
 def references_schema(reference: Reference) -> pa.Schema:

@@ -16,7 +16,7 @@ from pipelines.cli.main import COMMANDS, application
 from pipelines.core.model import REASONS, Fate
 from pipelines.job import schema
 from pipelines.job.load import parse_job
-from pipelines.lakehouse.schema import LOG_COLUMNS, QUARANTINE, RUNS
+from pipelines.lakehouse.schema import LOG_COLUMNS, QUARANTINE, RUNS, SOURCE_TIME
 from pipelines.reference.engine import DeadLetter
 from pipelines.transcripts.engines import run_case
 from pipelines.transcripts.read import ARRIVAL_KEYS, CASE_KEYS, EXPECT_KEYS, read_text
@@ -160,7 +160,7 @@ def columns_of(kind: type) -> list[str]:
         ("runs", RUNS.names),
         ("verdicts/<job>", [*columns_of(Fate), "arrival_date"]),
         ("dead_letters/<job>", [*columns_of(DeadLetter), "arrival_date"]),
-        ("arrivals/<input>", [*(name for name, _ in LOG_COLUMNS), "arrival_date"]),
+        ("arrivals/<input>", [*(name for name, _ in (*LOG_COLUMNS, SOURCE_TIME)), "arrival_date"]),
     ],
 )
 def test_the_contract_names_every_column_of_a_table_and_no_other(table: str, columns: list[str]) -> None:

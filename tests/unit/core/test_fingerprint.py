@@ -38,6 +38,8 @@ NOT_READ = {
     (Job, "stream_columns"),
     (Job, "stream_outputs"),
     (Input, "sub_microsecond"),
+    (Input, "arrival_regression"),
+    (Input, "source"),
     (AtlasOrdering, "idle_timeout_us"),
     (AtlasOrdering, "idle_rule"),
     (AtlasOrdering, "partition_idle_timeout_us"),

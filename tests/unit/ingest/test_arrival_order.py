@@ -24,7 +24,7 @@ def _reading(order: ArrivalOrder, rows: list[Row], chunk: int) -> dict[int, str]
     for begin in range(0, len(rows), chunk):
         columns = np.array(rows[begin : begin + chunk], dtype=np.int64).reshape(-1, 3)
         found = order.judge(columns[:, 0], columns[:, 1], columns[:, 2])
-        refused |= {begin + place: reason for place, reason in found.items()}
+        refused |= {begin + place: reason for place, reason in found.refused.items()}
     return refused
 
 

@@ -223,7 +223,7 @@ def test_another_batch_committed_meanwhile_makes_the_records_be_judged_anew(
 
     _ingest(tmp_path, record(1))
     other = lines(tmp_path / "other.jsonl", record(2), record(3))
-    plain_read = module._Batch.read
+    plain_read = module.Batch.read
     disturbed: list[bool] = []
 
     def read(self: Any, *arguments: Any) -> None:
@@ -232,7 +232,7 @@ def test_another_batch_committed_meanwhile_makes_the_records_be_judged_anew(
             disturbed.append(True)
             ingest(JOB, "cars", [other], tmp_path / "house")
 
-    monkeypatch.setattr(module._Batch, "read", read)
+    monkeypatch.setattr(module.Batch, "read", read)
     summary = ingest(JOB, "cars", [lines(tmp_path / "mine.jsonl", record(3), record(4))], tmp_path / "house")
     assert [one.position for one in summary.refused] == [1]
     assert [row["sequence"] for row in _rows(tmp_path)] == [1, 2, 3, 4]

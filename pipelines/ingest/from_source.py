@@ -1,0 +1,168 @@
+"""Append what is new in an input's source: rows and the bookmark behind them are one commit.
+
+A batch begins at the bookmark of the log's newest batch from a source. What was killed before its commit begins there
+again, under the same batch id, so that it replaces what it left in quarantine. Each record is judged by those before it
+alone, so that it does not matter in how many batches a source is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+from deltalake import DeltaTable, Transaction
+
+from pipelines.core.errors import EnvironmentUnfit, UsageError
+from pipelines.core.model import Input, Job
+from pipelines.ingest.batch import Batch, IngestSummary, attempted, input_of
+from pipelines.ingest.readers import Chunk
+from pipelines.ingest.sources.open import open_reader
+from pipelines.ingest.sources.reader import Bookmark, Reader
+from pipelines.lakehouse import runs
+from pipelines.lakehouse.commits import commits
+from pipelines.lakehouse.layout import arrivals_table
+from pipelines.lakehouse.root import Lakehouse
+
+KIND = "ingest"
+
+
+class Progress(Protocol):
+    """Called as work goes on: with how much there is, then with what is done and how much more of it."""
+
+    def expect(self, count: int) -> None: ...
+
+    def __call__(self, text: str, advance: int | None = None) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """Shows nothing."""
+
+    def expect(self, count: int) -> None:
+        """Nothing."""
+
+    def __call__(self, text: str, advance: int | None = None) -> None:
+        """Nothing."""
+
+
+def ingest_source(
+    job: Job,
+    input: str,
+    lakehouse: str | Path | Lakehouse,
+    *,
+    until_us: int | None = None,
+    progress: Progress = Silent(),
+) -> IngestSummary:
+    """Append to ``arrivals/<input>`` what its source has behind the log's bookmark, of each partition up to the first
+    message that arrived at ``until_us`` or later.
+
+    Bad messages do not raise: they are in ``quarantine/<input>`` and in the summary. Raises :class:`UsageError` (no
+    source, or none that can be read as the job file describes it), and :class:`EnvironmentUnfit` (a source or a
+    lakehouse that cannot be reached).
+    """
+    lakehouse = Lakehouse.at(lakehouse)
+    part = input_of(job, input)
+    if part.source is None:
+        raise UsageError(
+            f"input {part.name} has no source", hint="name files, or give it a 'source' in the job file", key="--input"
+        )
+    lakehouse.require_writable()
+    reader, started = open_reader(part), datetime.now(UTC)
+
+    def attempt(log: DeltaTable | None) -> IngestSummary:
+        return _attempt(lakehouse, part, reader, log, until_us, progress)
+
+    summary = attempted(lakehouse, part, attempt, progress)
+    _record(lakehouse, job, summary, started)
+    return summary
+
+
+def bookmark_of(part: Input, log: DeltaTable | None, reader: Reader) -> Bookmark:
+    """The bookmark of the log's newest batch from a source, empty where there is none.
+
+    Raises :class:`UsageError` if it belongs to another source, :class:`EnvironmentUnfit` if its commit is gone.
+    """
+    if log is None or log.transaction_version(_application(part.name)) is None:
+        return {}
+    for _, about in commits(log):
+        if "bookmark" in about:
+            found = json.loads(about["bookmark"])
+            if found["source"] != reader.identity:
+                raise UsageError(
+                    f"the log arrivals/{part.name} was filled from {found['source']}, not from {reader.identity}",
+                    hint="use another input name for another source",
+                )
+            bookmark: Bookmark = found["at"]
+            return bookmark
+    raise EnvironmentUnfit(
+        f"the commit with the bookmark of arrivals/{part.name} is no longer in the table's log",
+        hint="keep the Delta log longer (delta.logRetentionDuration); ingest by files what is missing",
+    )
+
+
+def _attempt(
+    lakehouse: Lakehouse, part: Input, reader: Reader, log: DeltaTable | None, until_us: int | None, progress: Progress
+) -> IngestSummary:
+    begin = bookmark_of(part, log, reader)
+    progress.expect(reader.size(begin))
+    batch_id = _batch_id(part.name, begin)
+    end = begin
+
+    def chunks() -> Iterator[Chunk]:
+        nonlocal end
+        for portion in reader.portions(begin, until_us):
+            end = portion.bookmark
+            yield portion.chunk
+            progress(f"to {portion.chunk.source}", portion.size)
+
+    with Batch(part, batch_id, log, None) as work:
+        work.read(chunks)
+        about = IngestSummary(part.name, batch_id, notes=tuple(reader.notes(begin)))
+        if end == begin and log is not None:
+            return about
+        number = 1 + ((log.transaction_version(_application(part.name)) if log is not None else None) or 0)
+        bookmark = json.dumps({"source": reader.identity, "at": end}, sort_keys=True)
+        return work.commit(lakehouse, about, {"bookmark": bookmark}, Transaction(_application(part.name), number))
+
+
+def _batch_id(name: str, begin: Bookmark) -> str:
+    """A batch is named by where it begins, so that one that was killed is repeated under its own name."""
+    return hashlib.sha256(f"{name} {json.dumps(begin, sort_keys=True)}".encode()).hexdigest()[:32]
+
+
+def _application(input_name: str) -> str:
+    return f"tailrace/source/{input_name}"
+
+
+def _record(lakehouse: Lakehouse, job: Job, summary: IngestSummary, started: datetime) -> None:
+    """One row in the ledger; none where nothing was new."""
+    if summary.version is None:
+        return
+    table = arrivals_table(summary.input)
+    runs.record(
+        lakehouse,
+        {
+            "run_id": uuid.uuid4().hex,
+            "job": job.name,
+            "kind": KIND,
+            "reason": f"input {summary.input}, batch {summary.batch_id}",
+            "status": runs.SUCCEEDED,
+            "job_fingerprint": job.fingerprint,
+            "appended": summary.appended,
+            "quarantined": summary.quarantined,
+            "duplicates": summary.duplicates,
+            "held_at_last": summary.held_at_last,
+            "warnings": [*summary.warnings, *summary.notes],
+            "rows_written": {table: summary.appended},
+            "versions_written": {table: summary.version},
+            "started_at": started,
+            "finished_at": datetime.now(UTC),
+            "process": runs.this_process(),
+        },
+    )

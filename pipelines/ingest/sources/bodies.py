@@ -1,0 +1,153 @@
+"""Bodies of messages as events: JSON, CSV with a header line, Avro container files."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from pipelines.core.model import Column
+from pipelines.core.sources import MANY, Body, EventsPerMessage
+from pipelines.ingest.readers import Chunk, Refused
+from pipelines.ingest.sources.reader import Messages
+from pipelines.ingest.values import decode_json
+from pipelines.lakehouse.schema import TIMESTAMP
+
+Event = dict[str, Any]
+
+
+class Decoder:
+    """Makes chunks of messages. One event a message, unless ``events`` is ``many``."""
+
+    def __init__(self, columns: Sequence[Column], body: Body, events: EventsPerMessage) -> None:
+        self._names = [column.name for column in columns]
+        self._decode = _FORMATS[body]
+        self._text = _base64 if body == "avro" else _utf8
+        self._many = events == "many"
+
+    def chunk(self, messages: Messages) -> Chunk:
+        """The events of the messages; a message that cannot be read is refused as a whole."""
+        events: list[Event] = []
+        taken: list[int] = []
+        sequences: list[int] = []
+        refused: list[Refused] = []
+        for index, body in enumerate(messages.body):
+            first = messages.sequence[index] * (MANY if self._many else 1)
+            try:
+                found = self._events(body)
+            except ValueError as error:
+                raw = "" if body is None else self._text(body)
+                partition, sequence = messages.input_partition[index], messages.sequence[index]
+                refused.append(Refused(raw, str(error), messages.source, sequence, partition, first))
+                continue
+            events += found
+            taken += [index] * len(found)
+            sequences += range(first, first + len(found))
+        return self._chunk(messages, events, taken, sequences, refused)
+
+    def _events(self, body: bytes | None) -> list[Event]:
+        if body is None:
+            raise ValueError("the message has no body")
+        found = self._decode(body)
+        if not all(isinstance(event, dict) for event in found):
+            raise ValueError("not a JSON object")
+        if not self._many and len(found) != 1:
+            raise ValueError(f"the message holds {len(found)} events; 'events_per_message: many' takes them")
+        if len(found) > MANY:
+            raise ValueError(f"the message holds {len(found)} events, more than {MANY}")
+        return found
+
+    def _chunk(
+        self,
+        messages: Messages,
+        events: list[Event],
+        taken: list[int],
+        sequences: list[int],
+        refused: list[Refused],
+    ) -> Chunk:
+        columns: dict[str, Any] = {name: [event.get(name) for event in events] for name in self._names}
+        columns["arrival_time"] = pa.array([messages.arrival_us[index] for index in taken], pa.int64()).cast(TIMESTAMP)
+        columns["input_partition"] = pa.array([messages.input_partition[index] for index in taken], pa.int64())
+        columns["sequence"] = pa.array(sequences, pa.int64())
+        known = set(self._names)
+        ignored = Counter(name for event in events if not event.keys() <= known for name in event.keys() - known)
+
+        def raw(index: int) -> str:
+            return self._text(messages.body[taken[index]] or b"")
+
+        positions = [messages.sequence[index] for index in taken]
+        return Chunk(messages.source, positions, columns, raw, refused, ignored)
+
+
+def _json(body: bytes) -> list[Event]:
+    text = _decoded(body)
+    try:
+        value = _one(text)
+    except ValueError:
+        if "\n" not in text.strip():
+            raise
+        return _json_lines(body)
+    return value if isinstance(value, list) else [value]
+
+
+def _json_lines(body: bytes) -> list[Event]:
+    return [_one(line) for line in _decoded(body).split("\n") if line.strip()]
+
+
+def _one(text: str) -> Any:
+    try:
+        return decode_json(text)
+    except ValueError as error:
+        raise ValueError(f"malformed JSON: {error}") from None
+
+
+def _csv(body: bytes) -> list[Event]:
+    reader = csv.reader(io.StringIO(_decoded(body), newline=""), strict=True)
+    try:
+        rows = [row for row in reader if row]
+    except csv.Error as error:
+        raise ValueError(f"malformed CSV: {error}") from None
+    if not rows:
+        raise ValueError("the message has no header line")
+    names, *records = rows
+    for record in records:
+        if len(record) != len(names):
+            raise ValueError(f"has {len(record)} fields, the header {len(names)}")
+    return [dict(zip(names, (value or None for value in record), strict=True)) for record in records]
+
+
+def _avro(body: bytes) -> list[Event]:
+    import fastavro
+
+    try:
+        return [dict(record) for record in fastavro.reader(io.BytesIO(body)) if isinstance(record, dict)]
+    except Exception as error:  # the library raises whatever a broken body makes it run into
+        raise ValueError(f"malformed Avro: {error or type(error).__name__}") from None
+
+
+_FORMATS: dict[Body, Callable[[bytes], list[Event]]] = {
+    "json": _json,
+    "json_lines": _json_lines,
+    "csv": _csv,
+    "avro": _avro,
+}
+
+
+def _decoded(body: bytes) -> str:
+    try:
+        return body.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError:
+        raise ValueError("not UTF-8 text") from None
+
+
+def _utf8(body: bytes) -> str:
+    return body.decode("utf-8", "replace")
+
+
+def _base64(body: bytes) -> str:
+    return base64.b64encode(body).decode()

@@ -1,0 +1,20 @@
+"""The reader of an input's source, by its kind."""
+
+from __future__ import annotations
+
+from pipelines.core.errors import UsageError
+from pipelines.core.model import Input
+from pipelines.core.sources import EventHubsCapture
+from pipelines.ingest.sources.capture import CaptureReader
+from pipelines.ingest.sources.reader import Reader
+
+
+def open_reader(part: Input) -> Reader:
+    """The reader of the input's source; :class:`UsageError` if it cannot be read as the job file describes it."""
+    match part.source:
+        case EventHubsCapture():
+            return CaptureReader(part, part.source)
+        case None:
+            raise UsageError(f"input {part.name} has no source")
+        case other:
+            raise UsageError(f"sources of kind {other.kind} cannot be read yet", hint="name files instead")
