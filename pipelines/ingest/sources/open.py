@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipelines.core.errors import UsageError
 from pipelines.core.model import Input
-from pipelines.core.sources import EventHubsCapture
+from pipelines.core.sources import EventHubsCapture, Kafka
 from pipelines.ingest.sources.capture import CaptureReader
 from pipelines.ingest.sources.reader import Reader
 
@@ -14,6 +14,10 @@ def open_reader(part: Input) -> Reader:
     match part.source:
         case EventHubsCapture():
             return CaptureReader(part, part.source)
+        case Kafka():
+            from pipelines.ingest.sources.kafka import KafkaReader
+
+            return KafkaReader(part, part.source)
         case None:
             raise UsageError(f"input {part.name} has no source")
         case other:
