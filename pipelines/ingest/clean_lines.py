@@ -30,11 +30,14 @@ CleanLines = tuple[pa.RecordBatch, Counter[str]]
 """One row a line, and in how many lines each unknown key occurs."""
 
 
-def divided(lines: bytes, types: pa.Schema) -> Iterator[tuple[bytes, CleanLines | None]]:
-    """``lines`` in pieces of whole lines, in order: as large as can be where they are clean, None for the others."""
-    found = clean_lines(lines, types)
+def divided(lines: bytes, types: pa.Schema | None) -> Iterator[tuple[bytes, CleanLines | None]]:
+    """``lines`` in pieces of whole lines, in order: as large as can be where they are clean, None for the others.
+
+    Without ``types`` no line is clean.
+    """
+    found = None if types is None else clean_lines(lines, types)
     middle = lines.find(b"\n", len(lines) // 2) + 1
-    if found is not None or len(lines) < _SMALLEST or middle in (0, len(lines)):
+    if types is None or found is not None or len(lines) < _SMALLEST or middle in (0, len(lines)):
         yield lines, found
     else:
         yield from divided(lines[:middle], types)

@@ -64,11 +64,14 @@ class Chunk:
     ignored: Counter[str] = field(default_factory=Counter)
 
 
-def read_file(path: Path, types: pa.Schema, required: Sequence[str], optional: Sequence[str] = ()) -> Iterator[Chunk]:
+def read_file(
+    path: Path, required: Sequence[str], optional: Sequence[str] = (), types: pa.Schema | None = None
+) -> Iterator[Chunk]:
     """The records of one file; the end of its name is the format: .jsonl .json .ndjson .csv (also .gz), .parquet.
 
     A CSV or Parquet file has every ``required`` column; columns that are neither required nor optional are ignored.
-    ``types`` has the type of each; a value that does not fit it is in the chunk all the same.
+    ``types`` has the type of each, so that JSON lines can be read at once; values that do not fit are in the chunk all
+    the same.
     """
     suffixes = [suffix.lower() for suffix in path.suffixes]
     zipped = bool(suffixes) and suffixes[-1] == ".gz"
@@ -76,9 +79,7 @@ def read_file(path: Path, types: pa.Schema, required: Sequence[str], optional: S
     try:
         if kind in (".jsonl", ".json", ".ndjson"):
             with _open(path, zipped) as file:
-                yield from _json_lines(
-                    file, str(path), pa.schema([types.field(name) for name in (*required, *optional)])
-                )
+                yield from _json_lines(file, str(path), (*required, *optional), types)
         elif kind == ".csv":
             with _open(path, zipped) as file:
                 yield from _csv(file, str(path), required, optional)
@@ -115,17 +116,18 @@ def _decoded(line: bytes) -> tuple[str, bool]:
 # -- JSON lines ---------------------------------------------------------------------------------------------------
 
 
-def _json_lines(file: BinaryIO, source: str, types: pa.Schema) -> Iterator[Chunk]:
+def _json_lines(file: BinaryIO, source: str, names: Sequence[str], types: pa.Schema | None) -> Iterator[Chunk]:
     """Clean lines at once, the others one by one; both give the same."""
+    kinds = None if types is None else pa.schema([types.field(name) for name in names])
     begin = 1
-    for pieces in _ahead(lambda block: list(divided(block, types)), _blocks(file)):
+    for pieces in _ahead(lambda block: list(divided(block, kinds)), _blocks(file)):
         for lines, clean in pieces:
             if clean is None:
-                yield from _one_by_one(lines, source, begin, types.names)
+                yield from _one_by_one(lines, source, begin, names)
                 begin += lines.count(b"\n")
             else:
                 batch, ignored = clean
-                columns = dict(zip(types.names, batch.columns, strict=True))
+                columns = dict(zip(names, batch.columns, strict=True))
                 positions = range(begin, begin + len(batch))
                 yield Chunk(source, positions, columns, _line_text(lines), [], ignored)
                 begin += len(batch)
@@ -305,11 +307,13 @@ def _parquet(path: Path, required: Sequence[str], optional: Sequence[str]) -> It
             columns: dict[str, Any] = {name: batch.column(name) for name in wanted}
             positions = list(range(begin, begin + batch.num_rows))
             counted = Counter(dict.fromkeys(ignored, batch.num_rows))
-            yield Chunk(source, positions, columns, _row_text(batch), [], counted)
+            yield Chunk(source, positions, columns, row_text(batch), [], counted)
             begin += batch.num_rows
 
 
-def _row_text(batch: pa.RecordBatch) -> Callable[[int], str]:
+def row_text(batch: pa.RecordBatch) -> Callable[[int], str]:
+    """The text of a row of ``batch``, for a person."""
+
     def text(index: int) -> str:
         row = {name: _cell(batch.column(name)[index]) for name in batch.schema.names}
         return json.dumps(row, ensure_ascii=False, default=str)

@@ -36,14 +36,15 @@ class Decoder:
         taken: list[int] = []
         sequences: list[int] = []
         refused: list[Refused] = []
+        positions = messages.sequence if messages.position is None else messages.position
         for index, body in enumerate(messages.body):
             first = messages.sequence[index] * (MANY if self._many else 1)
             try:
                 found = self._events(body)
             except ValueError as error:
                 raw = "" if body is None else self._text(body)
-                partition, sequence = messages.input_partition[index], messages.sequence[index]
-                refused.append(Refused(raw, str(error), messages.source, sequence, partition, first))
+                place = (messages.source, positions[index], messages.input_partition[index], first)
+                refused.append(Refused(raw, str(error), *place))
                 continue
             events += found
             taken += [index] * len(found)
@@ -80,8 +81,8 @@ class Decoder:
         def raw(index: int) -> str:
             return self._text(messages.body[taken[index]] or b"")
 
-        positions = [messages.sequence[index] for index in taken]
-        return Chunk(messages.source, positions, columns, raw, refused, ignored)
+        positions = messages.sequence if messages.position is None else messages.position
+        return Chunk(messages.source, [positions[index] for index in taken], columns, raw, refused, ignored)
 
 
 def _json(body: bytes) -> list[Event]:

@@ -17,7 +17,7 @@ from pipelines.core.time import MILLISECOND, from_datetime, parse_instant
 from pipelines.ingest.readers import CHUNK
 from pipelines.ingest.sources.bodies import Decoder
 from pipelines.ingest.sources.places import Found, Places
-from pipelines.ingest.sources.reader import Bookmark, Messages, Portion, before, partition_notes
+from pipelines.ingest.sources.reader import Bookmark, Messages, Portion, count_before, partition_notes
 
 _TIME = ("Year", "Month", "Day", "Hour", "Minute", "Second")
 _TOKENS = {"PartitionId": r"\d+", "Year": r"\d{4}", **dict.fromkeys(_TIME[1:], r"\d{1,2}")}
@@ -57,7 +57,7 @@ class CaptureReader:
             taken = begun.get("taken", 0) if begun.get("file") == key else 0
             for records, is_last in self._records(file, taken):
                 messages = self._messages(file, records)
-                count = before(until_us, messages.arrival_us)
+                count = count_before(until_us, messages.arrival_us)
                 taken += count
                 cut = count < len(records)
                 at = {**at, str(partition): {"file": key, "taken": taken} if cut or not is_last else {"file": key}}
@@ -70,7 +70,7 @@ class CaptureReader:
 
     def notes(self, bookmark: Bookmark) -> list[str]:
         """Partitions that were not expected, files that are gone, and, once read, coarse times."""
-        notes = partition_notes(self._part, {_partition(file) for file in self._found}, bookmark)
+        notes = partition_notes(self._part, {_partition(file) for file in self._found}, map(int, bookmark))
         there = {_key(file) for file in self._found}
         notes += [
             f"the last file that was read of input partition {partition} is gone: whether others were removed before"

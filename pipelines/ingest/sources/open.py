@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pipelines.core.errors import UsageError
 from pipelines.core.model import Input
-from pipelines.core.sources import EventHubsCapture, Kafka
+from pipelines.core.sources import DeltaTable, EventHubsCapture, Files, Kafka
 from pipelines.ingest.sources.capture import CaptureReader
+from pipelines.ingest.sources.delta import DeltaReader
+from pipelines.ingest.sources.files import FilesReader
 from pipelines.ingest.sources.reader import Reader
 
 
@@ -18,7 +20,9 @@ def open_reader(part: Input) -> Reader:
             from pipelines.ingest.sources.kafka import KafkaReader
 
             return KafkaReader(part, part.source)
+        case DeltaTable():
+            return DeltaReader(part, part.source)
+        case Files():
+            return FilesReader(part, part.source)
         case None:
             raise UsageError(f"input {part.name} has no source")
-        case other:
-            raise UsageError(f"sources of kind {other.kind} cannot be read yet", hint="name files instead")

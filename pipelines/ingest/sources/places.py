@@ -26,18 +26,19 @@ class Found:
 
 
 class Places:
-    """The files below ``path`` whose path there matches ``below``, a regular expression.
+    """The files below ``path`` whose path there matches ``below``, a regular expression; None: ``path`` is a file.
 
     Raises :class:`UsageError` if the folder does not exist, :class:`EnvironmentUnfit` if it cannot be listed.
     """
 
-    def __init__(self, path: str, below: str) -> None:
+    def __init__(self, path: str, below: str | None) -> None:
         self._given = path
         self.files, root = _file_system(path)
         wild = _WILD.search(root)
-        self._base = root if wild is None else root[: wild.start()].rpartition("/")[0]
+        fixed = root if wild is None else root[: wild.start()]
+        self._base = fixed if wild is None and below is not None else fixed.rpartition("/")[0]
         rest = root[len(self._base) :].strip("/")
-        self._pattern = re.compile(f"{glob_regex(rest)}/{below}" if rest else below)
+        self._pattern = re.compile("/".join(filter(None, [glob_regex(rest), below])))
 
     def found(self) -> list[Found]:
         """The files, by name."""

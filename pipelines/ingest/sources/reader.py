@@ -38,6 +38,8 @@ class Messages:
     sequence: Sequence[int]
     arrival_us: Sequence[int | None]
     body: Sequence[bytes | None]
+    position: Sequence[int] | None = None
+    """Where each stands in its file; None: at its sequence."""
 
 
 class Reader(Protocol):
@@ -65,16 +67,16 @@ class Reader(Protocol):
         ...
 
 
-def before(until_us: int | None, arrival_us: Sequence[int | None]) -> int:
+def count_before(until_us: int | None, arrival_us: Sequence[int | None]) -> int:
     """How many messages of one partition come before the first one that arrived at ``until_us`` or later."""
     if until_us is None:
         return len(arrival_us)
     return sum(1 for _ in takewhile(lambda us: us is None or us < until_us, arrival_us))
 
 
-def partition_notes(part: Input, there: Iterable[int], bookmark: Bookmark) -> list[str]:
-    """Sentences about the partitions of a source that the job file, or the batches so far, do not know."""
-    known = set(map(int, bookmark))
+def partition_notes(part: Input, there: Iterable[int], before: Iterable[int]) -> list[str]:
+    """Sentences about the partitions of a source that the job file, or the batches ``before``, do not know."""
+    known = set(before)
     partitions = sorted(there)
     notes = [
         f"input partition {one} is new since the last batch: results that are settled did not wait for it"

@@ -96,7 +96,7 @@ def _read(path: Path) -> tuple[list[Any], list[Any], dict[str, int]]:
     rows: list[Any] = []
     refused: list[Any] = []
     ignored: dict[str, int] = {}
-    for chunk in read_file(path, TYPES, TYPES.names):
+    for chunk in read_file(path, TYPES.names, types=TYPES):
         columns, reasons = [], []
         for field in TYPES:
             column = chunk.columns[field.name]

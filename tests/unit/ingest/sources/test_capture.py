@@ -6,37 +6,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import source_rows
 from capture_files import message, write_capture
-from lakehouse_samples import job
+from source_rows import event
 
 from pipelines.core.errors import DataRefused, UsageError
 from pipelines.core.model import Job
-from pipelines.core.time import parse_instant
 from pipelines.ingest.batch import IngestSummary
-from pipelines.ingest.from_source import ingest_source
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import runs_of
-from pipelines.lakehouse.show import plain_rows, rows_of
 
 
 def capture_job(tmp_path: Path, regression: str = "quarantine", **more: str) -> Job:
     keys = "".join(f", {key}: {value}" for key, value in more.items())
     source = f"{{kind: eventhubs_capture, path: {tmp_path}/hub{keys}}}"
-    return job("at TIMESTAMP, booth STRING, n INT", arrival_regression=regression, source=source)
-
-
-def event(n: int) -> dict[str, Any]:
-    return {"at": "2026-01-01T12:00:00Z", "booth": "a", "n": n}
+    return source_rows.source_job(source, regression)
 
 
 def ingest(tmp_path: Path, of: Job | None = None, until: str | None = None) -> IngestSummary:
-    until_us = None if until is None else parse_instant(until)
-    return ingest_source(of or capture_job(tmp_path), "cars", tmp_path / "house", until_us=until_us)
+    return source_rows.ingest(of or capture_job(tmp_path), tmp_path / "house", until)
 
 
 def rows(tmp_path: Path, of: Job, table: str = "arrivals") -> list[dict[str, Any]]:
-    found = rows_of(of, table, tmp_path / "house")
-    return [] if found is None else plain_rows(found)
+    return source_rows.rows(of, tmp_path / "house", table)
 
 
 def test_a_message_is_an_arrival_at_the_millisecond_it_was_enqueued(tmp_path: Path) -> None:
@@ -137,9 +129,9 @@ def test_a_clock_that_steps_back_is_quarantined_or_held(tmp_path: Path) -> None:
     summary = ingest(tmp_path)
     assert (summary.appended, summary.quarantined) == (3, 1)
     held = capture_job(tmp_path, regression="hold_at_last")
-    summary = ingest_source(held, "cars", tmp_path / "other")
+    summary = source_rows.ingest(held, tmp_path / "other")
     assert (summary.appended, summary.quarantined, summary.held_at_last) == (4, 0, 1)
-    found = plain_rows(rows_of(held, "arrivals", tmp_path / "other"))
+    found = source_rows.rows(held, tmp_path / "other")
     assert [(row["arrival_time"][11:19], row["source_time"]) for row in found] == [
         ("12:01:00", None),
         ("12:05:00", None),
@@ -155,7 +147,7 @@ def test_a_pattern_of_ones_own_and_a_date_in_the_path_are_found(tmp_path: Path) 
     written.rename(moved)
     path, pattern = f"{tmp_path}/hub/{{date}}/*", "p{PartitionId}-{Hour}{Minute}{Second}"
     source = f"{{kind: eventhubs_capture, path: '{path}', pattern: '{pattern}'}}"
-    of = job("at TIMESTAMP, booth STRING, n INT", source=source)
+    of = source_rows.source_job(source)
     assert ingest(tmp_path, of).appended == 1
     assert rows(tmp_path, of)[0]["input_partition"] == 4
 
