@@ -9,7 +9,7 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(
 	$(name) -c 'import sys; print("$(name)") if sys.version_info >= (3, 11) else None' 2>/dev/null | grep -v None)))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-browser test-long test-faults test-dagster lint format ui bench lock clean
+.PHONY: help install demo test test-browser test-long test-faults test-dagster test-sources lint format ui bench lock clean
 
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -60,6 +60,9 @@ ui: $(READY) ## Open Dagster's UI on your job files (webserver, daemon and code,
 
 test-dagster: $(READY) ## Run Dagster end to end: backfills, kills, a broken day, its UI, PostgreSQL (half an hour)
 	$(BIN)/python -m pytest -m slow tests/dagster
+
+test-sources: $(READY) ## Ingest from a real Kafka broker, started on this machine from pinned jars (minutes)
+	$(BIN)/python -m pytest -m slow tests/sources
 
 bench: $(BENCH_READY) ## Measure how fast exact is (SIZE=1,10 ARGS="--rounds 3 --only plain,window,tailrace")
 	@PYTHONPATH=tests $(BIN)/python -m bench $(if $(SIZE),--size $(SIZE)) $(ARGS)

@@ -72,7 +72,7 @@ def _jars() -> Finding:
     absent = jars.missing()
     if absent:
         return Finding("Delta jars", False, f"{absent[0]} is missing or altered", "run 'make install'")
-    return Finding("Delta jars", True, f"{len(jars.SHA256)} in {jars.directory()}, hashes as pinned")
+    return Finding("Delta jars", True, f"{len(jars.DELTA)} in {jars.directory()}, hashes as pinned")
 
 
 def _archive() -> Finding:

@@ -125,7 +125,7 @@ def ingest(
     def chunks() -> Iterator[Chunk]:
         for path in paths:
             progress(path.name)
-            yield from read_file(path, names, OPTIONAL)
+            yield from read_file(path, names, OPTIONAL, arrivals_schema(part))
 
     def attempt(log: DeltaTable | None) -> IngestSummary:
         mine, about = _application(part.name, batch_id), IngestSummary(part.name, batch_id, tuple(map(str, paths)))

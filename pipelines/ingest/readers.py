@@ -10,26 +10,33 @@ import csv
 import gzip
 import json
 import zlib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, TypeVar, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.core.errors import DataRefused, UsageError, did_you_mean
+from pipelines.ingest.clean_lines import divided
 from pipelines.ingest.values import decode_json
 
 CHUNK = 50_000
 """Records in memory at once."""
+BLOCK = 1 << 22
+"""Bytes of JSON lines that are read at once."""
+_THREADS = 2
 MAX_CSV_FIELD = 1 << 20
 """Characters in one CSV field; more is taken for a quote that was never closed."""
 
 OPTIONAL = ("kind", "punctuation_time", "cause")
 ORDER = ("arrival_time", "input_partition", "sequence")
 """The columns of an arrival log that files may have, and those that they must have, besides the payload."""
+
+_Done = TypeVar("_Done")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +57,21 @@ class Chunk:
     """Up to :data:`CHUNK` records: values by column, and for each record its position and its text on demand."""
 
     source: str
-    positions: list[int]
+    positions: Sequence[int]
     columns: dict[str, Sequence[Any] | pa.Array]
     raw: Callable[[int], str]
     refused: list[Refused] = field(default_factory=list)
     ignored: Counter[str] = field(default_factory=Counter)
 
 
-def read_file(path: Path, required: Sequence[str], optional: Sequence[str] = ()) -> Iterator[Chunk]:
+def read_file(
+    path: Path, required: Sequence[str], optional: Sequence[str] = (), types: pa.Schema | None = None
+) -> Iterator[Chunk]:
     """The records of one file; the end of its name is the format: .jsonl .json .ndjson .csv (also .gz), .parquet.
 
     A CSV or Parquet file has every ``required`` column; columns that are neither required nor optional are ignored.
+    ``types`` has the type of each, so that JSON lines can be read at once; values that do not fit are in the chunk all
+    the same.
     """
     suffixes = [suffix.lower() for suffix in path.suffixes]
     zipped = bool(suffixes) and suffixes[-1] == ".gz"
@@ -68,7 +79,7 @@ def read_file(path: Path, required: Sequence[str], optional: Sequence[str] = ())
     try:
         if kind in (".jsonl", ".json", ".ndjson"):
             with _open(path, zipped) as file:
-                yield from _json_lines(file, str(path), (*required, *optional))
+                yield from _json_lines(file, str(path), (*required, *optional), types)
         elif kind == ".csv":
             with _open(path, zipped) as file:
                 yield from _csv(file, str(path), required, optional)
@@ -105,7 +116,53 @@ def _decoded(line: bytes) -> tuple[str, bool]:
 # -- JSON lines ---------------------------------------------------------------------------------------------------
 
 
-def _json_lines(file: BinaryIO, source: str, names: Sequence[str]) -> Iterator[Chunk]:
+def _json_lines(file: BinaryIO, source: str, names: Sequence[str], types: pa.Schema | None) -> Iterator[Chunk]:
+    """Clean lines at once, the others one by one; both give the same."""
+    kinds = None if types is None else pa.schema([types.field(name) for name in names])
+    begin = 1
+    for pieces in _ahead(lambda block: list(divided(block, kinds)), _blocks(file)):
+        for lines, clean in pieces:
+            if clean is None:
+                yield from _one_by_one(lines, source, begin, names)
+                begin += lines.count(b"\n")
+            else:
+                batch, ignored = clean
+                columns = dict(zip(names, batch.columns, strict=True))
+                positions = range(begin, begin + len(batch))
+                yield Chunk(source, positions, columns, _line_text(lines), [], ignored)
+                begin += len(batch)
+
+
+def _blocks(file: BinaryIO) -> Iterator[bytes]:
+    """Whole lines, about :data:`BLOCK` bytes at once."""
+    while block := file.read(BLOCK):
+        yield block + file.readline()
+
+
+def _ahead(work: Callable[[bytes], _Done], blocks: Iterator[bytes]) -> Iterator[_Done]:
+    """``work`` on each block, in order; on the blocks after the one that is asked for, too, in threads."""
+    waiting: deque[Future[_Done]] = deque()
+    with ThreadPoolExecutor(_THREADS) as threads:
+        for block in blocks:
+            waiting.append(threads.submit(work, block))
+            if len(waiting) > _THREADS:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _line_text(lines: bytes) -> Callable[[int], str]:
+    split: list[bytes] = []
+
+    def text(index: int) -> str:
+        if not split:
+            split.extend(lines.split(b"\n"))
+        return split[index].decode().rstrip("\r")
+
+    return text
+
+
+def _one_by_one(block: bytes, source: str, begin: int, names: Sequence[str]) -> Iterator[Chunk]:
     known = set(names)
     records: list[dict[str, Any]] = []
     lines: list[str] = []
@@ -117,7 +174,7 @@ def _json_lines(file: BinaryIO, source: str, names: Sequence[str]) -> Iterator[C
         columns: dict[str, Any] = {name: [record.get(name) for record in records] for name in names}
         return Chunk(source, positions, columns, lines.__getitem__, refused, ignored)
 
-    for position, raw_line in enumerate(file, start=1):
+    for position, raw_line in enumerate(block.split(b"\n"), start=begin):
         text, is_text = _decoded(raw_line)
         text = (text.removeprefix("\ufeff") if position == 1 else text).rstrip("\r\n")
         if not text.strip():

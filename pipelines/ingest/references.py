@@ -166,7 +166,7 @@ def _read(
     schema, parts, before = references_schema(reference), [], 0
     for path in paths:
         progress(path.name)
-        for chunk in read_file(path, [column.name for column in reference.columns]):
+        for chunk in read_file(path, [column.name for column in reference.columns], types=schema):
             columns, reasons = _typed(reference, chunk, schema)
             reasons |= dict(_refusals(reference, columns, taken, reasons))
             count = len(chunk.positions)

@@ -39,7 +39,8 @@ class JsonNumber(str):
 _INTEGER = r"^[+-]?\d{1,18}$"
 _NUMBER = r"^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$"
 _NUMBER_PATTERN = re.compile(_NUMBER[1:-1], re.ASCII)
-_CANONICAL_INSTANT = r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?Z?$"
+_USUAL_INSTANT = r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)?$"
+_ZONE = r"(?:Z|[+-]\d{2}:\d{2})$"
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 FINE_FRACTION = r"[.,]\d{6}\d*[1-9]"
 """More than six fractional digits that are not all zeros."""
@@ -54,8 +55,10 @@ def convert(values: Sequence[Any], kind: pa.DataType, *, truncate: bool = False)
     ``truncate``: cut instants to six fractional digits instead of refusing them.
     """
     whole = _as_a_whole(values, kind)
-    if whole is not None:
-        return whole, {}
+    return (whole, {}) if whole is not None else _one_by_one(values, kind, truncate)
+
+
+def _one_by_one(values: Iterable[Any], kind: pa.DataType, truncate: bool) -> tuple[pa.Array, dict[int, str]]:
     good: list[Any] = []
     refused: dict[int, str] = {}
     for index, value in enumerate(values):
@@ -68,13 +71,19 @@ def convert(values: Sequence[Any], kind: pa.DataType, *, truncate: bool = False)
 
 
 def convert_arrow(column: pa.Array, kind: pa.DataType, *, truncate: bool = False) -> tuple[pa.Array, dict[int, str]]:
-    """As :func:`convert`, for a column that is typed already (Parquet)."""
+    """As :func:`convert`, for a column that is typed already (Parquet, clean JSON lines)."""
     if column.type.equals(kind):
         return column, {}
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_timestamp(column.type) and kind.equals(TIMESTAMP):
         return _instants(column, truncate)
+    if pa.types.is_string(column.type) and kind.equals(TIMESTAMP):
+        return _instants_of_text(column, truncate)
+    if pa.types.is_float64(column.type) and pa.types.is_float32(kind):
+        size = np.abs(column.drop_null().to_numpy(zero_copy_only=False))
+        if not (np.isfinite(size) & (size > _GREATEST_FLOAT)).any():
+            return column.cast(kind), {}
     widening = (pa.types.is_integer(column.type) and pa.types.is_integer(kind)) or (
         pa.types.is_large_string(column.type) and pa.types.is_string(kind)
     )
@@ -132,9 +141,7 @@ def _as_a_whole(values: Sequence[Any], kind: pa.DataType) -> pa.Array | None:
             return _doubles(values, kinds, kind)
         if kind.equals(TIMESTAMP) and kinds == {str}:
             text = pa.array(values, pa.string())
-            instants = _canonical_instants(text) if _all_match(text, _CANONICAL_INSTANT) else None
-            # Arrow knows a year 0, which tables cannot store
-            return instants if instants is not None and not _before_year_1(instants) else None
+            return _usual_instants(text) if _all_match(text, _USUAL_INSTANT) else None
     except (pa.ArrowException, OverflowError, ValueError):
         return None
     return None
@@ -160,12 +167,34 @@ def _doubles(values: Sequence[Any], kinds: set[type], kind: pa.DataType) -> pa.A
     return result if pc.all(pc.is_finite(result)).as_py() else None
 
 
-def _canonical_instants(text: pa.Array) -> pa.Array:
-    return pc.utf8_rtrim(text, "Z").cast(pa.timestamp("us")).cast(pa.int64()).cast(TIMESTAMP)
+def _instants_of_text(text: pa.Array, truncate: bool) -> tuple[pa.Array, dict[int, str]]:
+    """Instants as they are usually written at once, the others one by one."""
+    usual = pc.match_substring_regex(text, _USUAL_INSTANT)
+    instants = _usual_instants(pc.if_else(usual, text, None))
+    if instants is None:
+        return _one_by_one(text.to_pylist(), TIMESTAMP, truncate)
+    unusual = pc.fill_null(pc.invert(usual), False)
+    places = np.flatnonzero(unusual)
+    if not len(places):
+        return instants, {}
+    others, refused = _one_by_one(text.filter(unusual).to_pylist(), TIMESTAMP, truncate)
+    return pc.replace_with_mask(instants, unusual, others), {int(places[at]): why for at, why in refused.items()}
 
 
-def _before_year_1(instants: pa.Array) -> bool:
-    return bool(pc.any(pc.less(instants.cast(pa.int64()), MIN_INSTANT_US)).as_py())
+def _usual_instants(text: pa.Array) -> pa.Array | None:
+    """Instants that are all written as :data:`_USUAL_INSTANT`, or null; None if one of them does not exist."""
+    try:
+        instants = text.cast(TIMESTAMP)
+    except pa.ArrowInvalid:
+        has_zone = pc.match_substring_regex(text, _ZONE)
+        try:
+            instants = pc.if_else(has_zone, text, pc.binary_join_element_wise(text, "Z", "")).cast(TIMESTAMP)
+        except pa.ArrowInvalid:
+            return None
+    # Arrow knows a year 0, which tables cannot store
+    ends = pc.min_max(instants.cast(pa.int64())).as_py()
+    inside = ends["min"] is None or (ends["min"] >= MIN_INSTANT_US and ends["max"] <= MAX_INSTANT_US)
+    return instants if inside else None
 
 
 def _all_match(text: pa.Array, pattern: str) -> bool:

@@ -1,57 +1,29 @@
-"""The Delta jars: resolved once at install, checked by hash, then simply put on the class path."""
+"""The Delta jars: fetched once at install, checked by hash, then simply put on the class path."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from pipelines.core.errors import EnvironmentUnfit
 from pipelines.runtime import java
 
-COORDINATE = "io.delta:delta-spark_4.1_2.13:4.4.0"
-
-SHA256 = {
-    "io.delta_delta-kernel-api-4.4.0.jar": "ee9b5a14ac3b7efdff4d61a58478fe8eb0e5a3fbca43889dca7290795fe79a11",
-    "io.delta_delta-kernel-defaults-4.4.0.jar": "225c975199e4718b38ee5b7e6da7f19e9585024262b2cec2656b32151a856b0b",
-    "io.delta_delta-kernel-unitycatalog-4.4.0.jar": "cea22dfb4ac562b3cd27bf652697750e8336009d73fb06631363aaaad5345ffa",
-    "io.delta_delta-spark_4.1_2.13-4.4.0.jar": "75a9400986853c061f5109f012547de2545a5759e5e752e5ef633dabe16a4f10",
-    "io.delta_delta-storage-4.4.0.jar": "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
-    "io.unitycatalog_unitycatalog-client-0.6.0.jar": "48257499a86b801a3e2372cec55ac226ca1c1c7eabe5c118e7302f29a1fdbc19",
-    "io.unitycatalog_unitycatalog-hadoop-0.6.0.jar": "c47b63c961c87102b9e1d63809a0915ba4c86b7652f57c8d39ca3a05b441a150",
+DELTA = {
+    "io.delta:delta-kernel-api:4.4.0": "ee9b5a14ac3b7efdff4d61a58478fe8eb0e5a3fbca43889dca7290795fe79a11",
+    "io.delta:delta-kernel-defaults:4.4.0": "225c975199e4718b38ee5b7e6da7f19e9585024262b2cec2656b32151a856b0b",
+    "io.delta:delta-kernel-unitycatalog:4.4.0": "cea22dfb4ac562b3cd27bf652697750e8336009d73fb06631363aaaad5345ffa",
+    "io.delta:delta-spark_4.1_2.13:4.4.0": "75a9400986853c061f5109f012547de2545a5759e5e752e5ef633dabe16a4f10",
+    "io.delta:delta-storage:4.4.0": "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",
+    "io.unitycatalog:unitycatalog-client:0.6.0": "48257499a86b801a3e2372cec55ac226ca1c1c7eabe5c118e7302f29a1fdbc19",
+    "io.unitycatalog:unitycatalog-hadoop:0.6.0": "c47b63c961c87102b9e1d63809a0915ba4c86b7652f57c8d39ca3a05b441a150",
 }
-"""What is kept of the package and what it pulls in; Spark brings the rest itself."""
-
-_SPARK_HAS = (
-    "com.fasterxml.jackson.core:jackson-annotations",
-    "com.fasterxml.jackson.core:jackson-core",
-    "com.fasterxml.jackson.core:jackson-databind",
-    "com.fasterxml.jackson.datatype:jackson-datatype-jdk8",
-    "com.github.luben:zstd-jni",
-    "com.google.code.findbugs:jsr305",
-    "commons-logging:commons-logging",
-    "commons-pool:commons-pool",
-    "io.airlift:aircompressor",
-    "javax.annotation:javax.annotation-api",
-    "org.apache.hadoop:hadoop-client-api",
-    "org.apache.hadoop:hadoop-client-runtime",
-    "org.apache.logging.log4j:log4j-api",
-    "org.apache.logging.log4j:log4j-core",
-    "org.apache.logging.log4j:log4j-slf4j2-impl",
-    "org.apache.parquet:parquet-column",
-    "org.apache.parquet:parquet-common",
-    "org.apache.parquet:parquet-encoding",
-    "org.apache.parquet:parquet-format-structures",
-    "org.apache.parquet:parquet-hadoop",
-    "org.apache.parquet:parquet-jackson",
-    "org.roaringbitmap:RoaringBitmap",
-    "org.roaringbitmap:shims",
-    "org.slf4j:slf4j-api",
-    "org.xerial.snappy:snappy-java",
-)
+"""SHA-256 by coordinate: Delta's package and what it needs besides what Spark brings."""
 DIRECTORY_VARIABLE = "TAILRACE_JARS"
 
 
@@ -63,39 +35,68 @@ def directory() -> Path:
 
 def missing() -> list[str]:
     """Names of the jars that are not there or not what they should be."""
-    return [name for name, digest in SHA256.items() if _digest(directory() / name) != digest]
+    return [name_of(jar) for jar in absent(DELTA, directory())]
 
 
 def require() -> list[Path]:
     """Paths of all jars; :class:`EnvironmentUnfit` if one is not there. (Hashes are checked at install.)"""
-    paths = [directory() / name for name in SHA256]
-    absent = [path.name for path in paths if not path.is_file()]
-    if absent:
+    paths = [directory() / name_of(jar) for jar in DELTA]
+    lacking = [path.name for path in paths if not path.is_file()]
+    if lacking:
         raise EnvironmentUnfit(
-            f"the jar {absent[0]} is not in {directory()}",
+            f"the jar {lacking[0]} is not in {directory()}",
             hint="run 'make install', or 'python -m pipelines.runtime.jars'",
         )
     return paths
 
 
-def install() -> Path:
-    """Resolve :data:`COORDINATE` with Spark's own resolver and keep what :data:`SHA256` names; the directory."""
-    from pyspark.sql import SparkSession
+def name_of(coordinate: str) -> str:
+    """The file name of a jar: ``group:artifact:version`` is ``group_artifact-version.jar``."""
+    group, artifact, version = coordinate.split(":")
+    return f"{group}_{artifact}-{version}.jar"
 
-    os.environ["JAVA_HOME"] = str(java.require_home())
+
+def absent(pinned: Mapping[str, str], folder: Path) -> list[str]:
+    """The coordinates of ``pinned`` whose jars are not in ``folder``, or are not what they should be."""
+    return [jar for jar, digest in pinned.items() if _digest(folder / name_of(jar)) != digest]
+
+
+def fetch(pinned: Mapping[str, str], folder: Path) -> None:
+    """Bring the jars that ``folder`` lacks from the Maven registry with Ivy, which Spark ships; nothing is resolved.
+
+    Raises :class:`EnvironmentUnfit` if one cannot be had, or is not the one that was pinned.
+    """
+    wanted = absent(pinned, folder)
     with tempfile.TemporaryDirectory(prefix="tailrace-jars-") as scratch:
-        SparkSession.builder.master("local[1]").config("spark.jars.packages", COORDINATE).config(
-            "spark.jars.excludes", ",".join(_SPARK_HAS)
-        ).config("spark.jars.ivy", scratch).config("spark.ui.enabled", "false").config(
-            "spark.log.level", "ERROR"
-        ).getOrCreate().stop()
-        directory().mkdir(parents=True, exist_ok=True)
-        for name, digest in SHA256.items():
-            source = Path(scratch) / "jars" / name
-            if _digest(source) != digest:
-                raise EnvironmentUnfit(f"the jar {name} could not be resolved, or is not the one that was pinned")
-            shutil.copyfile(source, directory() / name)
-    return directory()
+        if wanted:
+            _run_ivy(wanted, Path(scratch))
+        folder.mkdir(parents=True, exist_ok=True)
+        for jar in wanted:
+            source = Path(scratch) / name_of(jar)
+            if _digest(source) != pinned[jar]:
+                raise EnvironmentUnfit(f"the jar {jar} could not be fetched, or is not the one that was pinned")
+            shutil.copyfile(source, folder / source.name)
+
+
+def _run_ivy(coordinates: list[str], folder: Path) -> None:
+    """Fetch into ``folder`` what can be had of ``coordinates``, and nothing that they depend on."""
+    import pyspark
+
+    (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
+    modules = [jar.split(":") for jar in coordinates]
+    dependencies = "".join(
+        f'<dependency org="{group}" name="{artifact}" rev="{version}" transitive="false" conf="default-&gt;master"/>'
+        for group, artifact, version in modules
+    )
+    (folder / "ivy.xml").write_text(
+        '<ivy-module version="2.0"><info organisation="tailrace" module="jars"/><configurations><conf name="default"/>'
+        f"</configurations><dependencies>{dependencies}</dependencies></ivy-module>"
+    )
+    pattern = folder / "[organisation]_[artifact]-[revision].[ext]"
+    program = [str(java.require_home() / "bin" / "java"), "-jar", str(ivy), "-warn", "-cache", str(folder / "cache")]
+    subprocess.run(
+        [*program, "-ivy", str(folder / "ivy.xml"), "-retrieve", str(pattern)], capture_output=True, check=False
+    )
 
 
 def _digest(path: Path) -> str | None:
@@ -103,6 +104,5 @@ def _digest(path: Path) -> str | None:
 
 
 if __name__ == "__main__":
-    if missing():
-        install()
+    fetch(DELTA, directory())
     print(directory())

@@ -82,7 +82,7 @@ class FilesReader:
             if self._format == "avro":
                 chunks = self._avro(path)
             else:
-                chunks = read_file(path, self._mapped.required, self._mapped.optional)
+                chunks = read_file(path, self._mapped.required, self._mapped.optional, self._mapped.types)
             for chunk in chunks:
                 chunk.source = file.path
                 yield chunk

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pipelines.core.errors import UsageError
 from pipelines.core.model import Input
-from pipelines.core.sources import DeltaTable, EventHubsCapture, Files
+from pipelines.core.sources import DeltaTable, EventHubsCapture, Files, Kafka
 from pipelines.ingest.sources.capture import CaptureReader
 from pipelines.ingest.sources.delta import DeltaReader
 from pipelines.ingest.sources.files import FilesReader
@@ -16,11 +16,13 @@ def open_reader(part: Input) -> Reader:
     match part.source:
         case EventHubsCapture():
             return CaptureReader(part, part.source)
+        case Kafka():
+            from pipelines.ingest.sources.kafka import KafkaReader
+
+            return KafkaReader(part, part.source)
         case DeltaTable():
             return DeltaReader(part, part.source)
         case Files():
             return FilesReader(part, part.source)
         case None:
             raise UsageError(f"input {part.name} has no source")
-        case other:
-            raise UsageError(f"sources of kind {other.kind} cannot be read yet", hint="name files instead")

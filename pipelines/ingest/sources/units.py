@@ -18,7 +18,7 @@ from pipelines.ingest.readers import OPTIONAL, ORDER, Chunk, Refused
 from pipelines.ingest.sources.bodies import Decoder
 from pipelines.ingest.sources.reader import Bookmark, Messages, Portion
 from pipelines.ingest.values import convert, convert_arrow
-from pipelines.lakehouse.schema import TIMESTAMP
+from pipelines.lakehouse.schema import TIMESTAMP, arrivals_schema
 
 _UNREADABLE, _NO_PARTITION = "unreadable", "none"
 """In a bookmark, in place of an input partition: records that are no rows at all, and rows without one."""
@@ -42,6 +42,7 @@ class Mapped:
         self._names = {name: fields.get(name, name) for name in (*ORDER, *payload)}
         self._optional = {name: fields.get(name, name) for name in OPTIONAL if not source.body}
         self._decoder = Decoder(part.columns, source.body, source.events_per_message) if source.body else None
+        self._schema = arrivals_schema(part)
 
     @property
     def required(self) -> list[str]:
@@ -52,6 +53,17 @@ class Mapped:
     def optional(self) -> list[str]:
         """The columns that it may have."""
         return list(self._optional.values())
+
+    @property
+    def types(self) -> pa.Schema:
+        """The types of all these columns; a body is text."""
+        names = {**self._names, **self._optional}
+        return pa.schema(
+            [
+                (theirs, pa.string() if ours == "body" else self._schema.field(ours).type)
+                for ours, theirs in names.items()
+            ]
+        )
 
     def among(self, there: Sequence[str], where: str) -> dict[str, str]:
         """Where each column that is wanted stands in ``there``, in any case; :class:`DataRefused` if it does not."""
