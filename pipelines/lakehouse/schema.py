@@ -125,6 +125,7 @@ RUNS = pa.schema(
         ("warnings", pa.list_(pa.field("element", pa.string()))),
         ("output_fingerprint", pa.string()),
         ("fingerprints", pa.map_(pa.string(), pa.string())),
+        ("reference_fingerprints", pa.map_(pa.string(), pa.string())),
         ("writer", pa.string()),
         ("started_at", TIMESTAMP),
         ("finished_at", TIMESTAMP),
@@ -136,7 +137,8 @@ RUNS = pa.schema(
 
 Maps: ``versions_read`` and ``versions_written`` from table to Delta version, ``rows_written`` from table to rows,
 ``files_planned`` .. ``scans`` from table to what the plan foretold and Spark opened, ``fingerprints`` from the table of
-each output to its own, ``engine`` from component to version. Nulls in ``output_from`` .. ``read_to`` are open ends.
+each output to its own, ``reference_fingerprints`` from the table of reference data to that of the rows read,
+``engine`` from component to version. Nulls in ``output_from`` .. ``read_to`` are open ends.
 ``process`` is ``host/pid``.
 """
 

@@ -24,7 +24,7 @@ from pipelines.plan.watermark_strategy import WatermarkStrategy
 from pipelines.replay.collect import Computed, computed, frames_of, output_frames
 from pipelines.replay.fingerprint import fingerprint
 from pipelines.replay.io_metrics import scanned, watched
-from pipelines.replay.read import log_slices, read_arrivals, read_references
+from pipelines.replay.read import log_slices, read_arrivals, read_references, reference_fingerprints
 from pipelines.replay.summary import Findings, together
 from pipelines.replay.write import check_columns, replace_range, require_safe_commits, with_day
 
@@ -81,7 +81,8 @@ def recompute(plan: Plan, job: Job, lakehouse: Lakehouse, spark: SparkSession) -
         return fingerprint(windows).fingerprint
     references = read_references(spark, job, plan, lakehouse)
     result = engine.run_steps(job, arrivals, references, plan.output, plan.initial_states, plan.sorting)
-    return together({name: fingerprint(rows).fingerprint for name, rows in output_frames(job, result).items()})
+    outputs = {name: fingerprint(rows).fingerprint for name, rows in output_frames(job, result).items()}
+    return together(outputs | reference_fingerprints(references))
 
 
 class _Evaluator:
@@ -116,7 +117,8 @@ class _Evaluator:
             results = self._computed(stage, stage.sorting, kept)
         self._found.writer = stage.writer
         self._found.fingerprints = dict(results.fingerprints)
-        self._found.output_fingerprint = together(results.fingerprints)
+        self._found.reference_fingerprints = reference_fingerprints(self.references)
+        self._found.output_fingerprint = together(self._found.fingerprints | self._found.reference_fingerprints)
         return results
 
     def _computed(self, stage: Compute, strategy: WatermarkStrategy, kept: ExitStack) -> Computed:

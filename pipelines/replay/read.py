@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -15,10 +15,12 @@ from pipelines.batch.logs import LogSlice
 from pipelines.core.expressions import quoted
 from pipelines.core.model import Input, Job
 from pipelines.core.time import format_instant, to_datetime
+from pipelines.lakehouse.layout import references_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import LOG_COLUMNS
 from pipelines.plan.definition import Plan, ReadReference, ReadTable, SortedFile
 from pipelines.plan.read_range import ReadRange
+from pipelines.replay.fingerprint import fingerprint
 
 _PATTERN = frozenset("{}[]*?\\")
 """A path that holds one of these would be read as a pattern."""
@@ -44,6 +46,16 @@ def read_references(spark: SparkSession, job: Job, plan: Plan, lakehouse: Lakeho
         own = [name for name in ("effective_from", "position") if name not in names]
         frames[one.reference] = rows.select(*map(quoted, names), *own)
     return frames
+
+
+def reference_fingerprints(references: Mapping[str, DataFrame]) -> dict[str, str]:
+    """By table, the fingerprint of the rows that :func:`read_references` gave: the same for the same snapshots with the
+    same rows in the same order, whatever batches and versions they came with."""
+    place = F.row_number().over(Window.partitionBy("effective_from").orderBy("position"))
+    return {
+        references_table(name): fingerprint(rows.withColumn("position", place)).fingerprint
+        for name, rows in references.items()
+    }
 
 
 def log_slices(spark: SparkSession, plan: Plan, lakehouse: Lakehouse) -> LogSlices:

@@ -20,7 +20,8 @@ class Findings:
     ``keep_verdicts: exceptions`` does not write. ``rows_written`` and ``versions_written`` go by table, as do
     ``files_read`` and ``bytes_read``, the files of each log that Spark opened, once each, and ``scans``, how often it
     went through them. Where the plan predicted otherwise, ``warnings`` contain it. ``fingerprints`` are those of the
-    outputs by table, ``output_fingerprint`` is that of all of them. ``writer``: who wrote the results.
+    outputs by table, ``reference_fingerprints`` those of the reference rows that were read, ``output_fingerprint`` is
+    that of all of them. ``writer``: who wrote the results.
     """
 
     counts_by_verdict: dict[str, int] = field(default_factory=dict)
@@ -33,6 +34,7 @@ class Findings:
     warnings: list[str] = field(default_factory=list)
     output_fingerprint: str | None = None
     fingerprints: dict[str, str] = field(default_factory=dict)
+    reference_fingerprints: dict[str, str] = field(default_factory=dict)
     writer: str | None = None
     engine: dict[str, str] = field(default_factory=dict)
 
@@ -59,7 +61,7 @@ class RunSummary:
 
     @property
     def output_fingerprint(self) -> str:
-        """SHA-256 of the range's results."""
+        """SHA-256 of the range's results, and of the reference rows that were read for them."""
         assert self.found.output_fingerprint is not None, "a run that succeeded has computed it"
         return self.found.output_fingerprint
 
@@ -88,7 +90,7 @@ class RunSummary:
 
 
 def together(by_table: Mapping[str, str]) -> str:
-    """The fingerprint of several outputs, from that of each; of one output its own."""
+    """The fingerprint of several tables' rows, from that of each; of one table its own."""
     if len(by_table) == 1:
         return next(iter(by_table.values()))
     lines = (f"{table.rpartition('/')[2]} {one}" for table, one in sorted(by_table.items()))

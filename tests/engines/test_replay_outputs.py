@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 import json
 import random
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,7 @@ from pipelines.quality.freshness import stale_days
 from pipelines.quality.reproducible import check_reproducible
 from pipelines.replay import size
 from pipelines.replay.run import replay
+from pipelines.replay.summary import Findings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -159,6 +161,28 @@ def test_each_output_is_a_table_of_its_own_and_a_part_of_it_is_replaced_exactly(
             len(rows(lakehouse, name, output=PART)) for name in NAMES
         )
     assert part.plan.writer == "spark"
+
+
+def test_reference_rows_that_a_range_looks_up_are_a_part_of_its_fingerprint_and_others_are_not(
+    spark: SparkSession, lakehouse: Path
+) -> None:
+    def replayed_with(name: str, *sites: tuple[str, str]) -> Findings:
+        shutil.copytree(lakehouse, other := lakehouse.parent / name)
+        file = lakehouse.parent / f"{name}.jsonl"
+        file.write_text(
+            "".join(json.dumps({"booth": booth, "town": "x", "since": since}) + "\n" for booth, since in sites)
+        )
+        ingest_reference(ROWS, "sites", [file], other)
+        return replay(JOB, PART, other, spark=spark).found
+
+    five, later = "2026-01-01T05:00:00Z", "2026-01-02T00:00:00Z"
+    first, same = replayed_with("first", ("z", five)), replayed_with("same", ("a", later), ("z", five))
+    assert list(first.reference_fingerprints) == ["references/sites"]
+    assert same.output_fingerprint == first.output_fingerprint
+    # no event is of booth z or y: the outputs have the same rows
+    changed = replayed_with("changed", ("y", five))
+    assert changed.fingerprints == first.fingerprints
+    assert changed.output_fingerprint != first.output_fingerprint
 
 
 def test_the_ledger_names_the_version_of_the_reference_data_and_the_run_can_be_run_again(
