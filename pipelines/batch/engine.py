@@ -71,6 +71,7 @@ class StepsResult:
 
     ``outputs``: of each output every row whose system timestamp lies in the output range, as system_timestamp;
     window_start, window_end and window_id where rows stem from windows; then the output's columns.
+    ``shared_steps``: what several outputs are made of: who wants more than one of them persists it, too.
     """
 
     verdicts: DataFrame
@@ -78,6 +79,7 @@ class StepsResult:
     dead_letters: DataFrame | None
     events: Mapping[str, int]
     shared: tuple[DataFrame, ...]
+    shared_steps: tuple[DataFrame, ...]
 
 
 def run(
@@ -133,7 +135,8 @@ def run_steps(
         outputs=found.outputs,
         dead_letters=_dead_letter_table(decided.dead_letters, output),
         events=decided.events,
-        shared=(*decided.shared, *found.shared),
+        shared=decided.shared,
+        shared_steps=found.shared,
     )
 
 

@@ -19,7 +19,23 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from pipelines.core.model import Grid, Job, StreamAnalyticsOrdering
+from pipelines.core.model import Aggregate, Grid, Job, StreamAnalyticsOrdering, Window
+from pipelines.core.query import members_of
+from pipelines.core.steps import (
+    SYSTEM_TIMESTAMP,
+    Applied,
+    Filtered,
+    InputRows,
+    Projected,
+    Rows,
+    StepRows,
+    Steps,
+    United,
+    Windowed,
+    children_of,
+    origin_of,
+    walk,
+)
 from pipelines.core.time import SECOND, format_duration
 
 Strategy = Literal["sort", "packed", "file_order", "grid_cells"]
@@ -30,7 +46,8 @@ FEW_ROWS = 2_000_000
 FINEST_CELL_US = SECOND
 """Grids with finer cells have about as many cells as events, so the first positions of cells summarise nothing."""
 
-_ORDERED = frozenset({"first", "last", "collect"})
+_ORDERED = frozenset({"first", "last", "collect", "top_one", "collect_top"})
+_BY_ROW = (InputRows, StepRows, Filtered, Projected, Applied, United, Windowed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,28 +101,26 @@ def _sorted(reason: str) -> WatermarkStrategy:
 
 
 def cell_grid_of(job: Job) -> CellGrid | None:
-    """The cells that the query's windows consist of; None where a result depends on more of an event's time than its
-    cell: a drop policy, a join, an aggregate that needs an order, other windows than grids, ``hold``, and steps, whose
-    rows have the time.
+    """The cells that the windows which events meet first consist of; None where a result depends on more of an event's
+    time than its cell: a drop policy, rows and joins of events, an aggregate that needs an order, other windows than
+    grids, ``hold``, a step before the window that reads the time.
     """
-    if job.steps is not None or job.end_of_log == "hold":
+    windows = _first_windows(job)
+    if windows is None or job.end_of_log == "hold":
         return None
-    query = job.window_query
-    if query.join is not None:
-        return None
-    if any(one.function in _ORDERED for one in query.aggregates):
-        return None
-    for name in query.sources:
-        ordering = job.ordering(name)
+    for part in job.inputs:
+        ordering = job.ordering(part.name)
         if not isinstance(ordering, StreamAnalyticsOrdering):
             return None
-        if ordering.action == "drop" and job.input(name).timestamp_by is not None:
+        if ordering.action == "drop" and part.timestamp_by is not None:
             return None
+    if any(one.function in _ORDERED for _, aggregates in windows for one in aggregates):
+        return None
     grids = []
-    for _, window in query.windows:
-        if not isinstance(window, Grid):
+    for _, member in (named for window, _ in windows for named in members_of(window)):
+        if not isinstance(member, Grid):
             return None
-        grids.append(window)
+        grids.append(member)
     origin_us = grids[0].align_us + grids[0].offset_us
     width_us = math.gcd(
         *(grid.size_us for grid in grids),
@@ -113,3 +128,37 @@ def cell_grid_of(job: Job) -> CellGrid | None:
         *(grid.align_us + grid.offset_us - origin_us for grid in grids),
     )
     return CellGrid(width_us, origin_us) if width_us >= FINEST_CELL_US else None
+
+
+def _first_windows(job: Job) -> list[tuple[Window, tuple[Aggregate, ...]]] | None:
+    """The window that events meet first on each path to an output, with its aggregates; None if anything before it, or
+    a path without one, needs the time of events."""
+    if job.steps is None:
+        query = job.window_query
+        return None if query.join is not None else [(query.window, query.aggregates)]
+    found: list[tuple[Window, tuple[Aggregate, ...]]] = []
+    waiting = [one.rows for one in job.steps.outputs]
+    while waiting:
+        rows = waiting.pop()
+        if isinstance(rows, InputRows):
+            return None
+        if isinstance(rows, StepRows):
+            waiting.append(job.steps.step(rows.step))
+        elif isinstance(rows, Windowed) and origin_of(rows.rows, job.steps) == "event":
+            if _reads_time(rows, job.steps):
+                return None
+            found.append((rows.window, rows.aggregates))
+        else:
+            waiting += children_of(rows)
+    return found
+
+
+def _reads_time(rows: Rows, steps: Steps) -> bool:
+    """Whether the relation depends on more than the values of single events, by an expression or by what it is."""
+    parts = tuple(walk(rows))
+    # every expression is a part of the text
+    return (
+        SYSTEM_TIMESTAMP in repr(rows).lower()
+        or not all(isinstance(one, _BY_ROW) for one in parts)
+        or any(_reads_time(steps.step(one.step), steps) for one in parts if isinstance(one, StepRows))
+    )

@@ -7,7 +7,7 @@ and a dozen jobs a commit. The rows, the fingerprint and the commits are the sam
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -74,19 +74,26 @@ def output_frames(job: Job, result: Result | StepsResult) -> dict[str, DataFrame
 @contextmanager
 def computed(job: Job, result: Result | StepsResult, writer: Writer) -> Iterator[Computed]:
     """The results of ``job``, computed; what Spark keeps of them is forgotten when the block is left."""
+    frames, steps = frames_of(job, result), () if isinstance(result, Result) else result.shared_steps
     if writer == "driver":
-        yield _collected(job, frames_of(job, result))
+        with persisted(steps):
+            yield _collected(job, frames)
         return
-    frames = frames_of(job, result)
     # verdicts are cheap to make again from what is shared
     cheap = verdicts_table(job) if result.shared else None
-    kept = [*result.shared, *(frame for name, frame in frames.items() if name != cheap)]
-    for frame in kept:
+    with persisted([*result.shared, *steps, *(frame for name, frame in frames.items() if name != cheap)]):
+        yield _counted(job, frames, at_once=not result.shared)
+
+
+@contextmanager
+def persisted(frames: Sequence[DataFrame]) -> Iterator[None]:
+    """A block in which Spark keeps what it has computed of ``frames``."""
+    for frame in frames:
         frame.persist()
     try:
-        yield _counted(job, frames, at_once=not result.shared)
+        yield
     finally:
-        for frame in kept:
+        for frame in frames:
             frame.unpersist()
 
 
@@ -96,9 +103,9 @@ def _counted(job: Job, frames: Mapping[str, DataFrame], *, at_once: bool) -> Com
     # at once, so that cores compute one while Spark plans the other; not where both wait for the same frame
     with ThreadPoolExecutor(2 if at_once else 1) as pool:
         counting = pool.submit(counts.collect)
-        summing = {name: pool.submit(fingerprint, frames[name]) for name in outputs}
+        summing = pool.submit(lambda: {name: fingerprint(frames[name]) for name in outputs})
     fates = Counter({(row["input"], row["verdict"], tuple(row["reasons"])): row["count"] for row in counting.result()})
-    summed = {name: one.result() for name, one in summing.items()}
+    summed = summing.result()
     rows = {name: frames[name].count() for name in frames if name not in (verdicts, *outputs)}
     rows |= {name: one.rows for name, one in summed.items()}
     rows[verdicts] = sum(count for (_, *fate), count in fates.items() if _keeps(job, *fate))

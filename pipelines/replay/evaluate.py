@@ -21,7 +21,7 @@ from pipelines.lakehouse.root import Lakehouse
 from pipelines.plan.definition import Plan
 from pipelines.plan.stages import Compute, KeepSummary, ReadLog, ReadSnapshots, Replace, describe, stages_of
 from pipelines.plan.watermark_strategy import WatermarkStrategy
-from pipelines.replay.collect import Computed, computed, frames_of, output_frames
+from pipelines.replay.collect import Computed, computed, frames_of, output_frames, persisted
 from pipelines.replay.fingerprint import fingerprint
 from pipelines.replay.io_metrics import scanned, watched
 from pipelines.replay.read import log_slices, read_arrivals, read_references, reference_fingerprints
@@ -81,7 +81,8 @@ def recompute(plan: Plan, job: Job, lakehouse: Lakehouse, spark: SparkSession) -
         return fingerprint(windows).fingerprint
     references = read_references(spark, job, plan, lakehouse)
     result = engine.run_steps(job, arrivals, references, plan.output, plan.initial_states, plan.sorting)
-    outputs = {name: fingerprint(rows).fingerprint for name, rows in output_frames(job, result).items()}
+    with persisted(result.shared_steps):
+        outputs = {name: fingerprint(rows).fingerprint for name, rows in output_frames(job, result).items()}
     return together(outputs | reference_fingerprints(references))
 
 

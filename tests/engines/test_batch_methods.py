@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.batch import engine
+from pipelines.batch.engine import Result, StepsResult
 from pipelines.batch.stream_analytics.watermarks import file_order, task_ranges
 from pipelines.batch.stream_analytics.watermarks import strategy as strategies
 from pipelines.batch.stream_analytics.watermarks.file_order import NOT_IN_ORDER
@@ -44,6 +45,7 @@ def job(
     keep: str = "exceptions",
     end: str = "flush",
     aggregates: str = "{n: count(*), total: sum(x), last: max(x)}",
+    having: str = "",
 ) -> Job:
     return parse_job(f"""
 tailrace: 1
@@ -61,6 +63,7 @@ query:
   group_by: [k]
   window: {{{window}}}
   aggregates: {aggregates}
+  {having and f"having: {having}"}
 end_of_log: {end}
 keep_verdicts: {keep}
 """)
@@ -98,11 +101,18 @@ def answer(
 ) -> tuple[Counter[Any], Counter[Any], int]:
     """Exceptions, windows, and how many events simply counted."""
     lie = slices(spark, asked, rows) if strategy.verdicts == "file_order" else None
-    result = engine.run(asked, logs(spark, asked, rows), output, strategy=strategy, slices=lie)
+    given, how = logs(spark, asked, rows), {"strategy": strategy, "slices": lie}
+    result: Result | StepsResult
+    if asked.steps is None:
+        result = engine.run(asked, given, output, **how)
+        windows = result.windows
+    else:
+        result = engine.run_steps(asked, given, {}, output, **how)
+        (windows,) = result.outputs.values()
     fates = [tuple(map(repr, row)) for row in result.verdicts.collect()]
     plain = [fate for fate in fates if "'accepted'" in fate and "[]" in fate]
     simply = sum(result.events.values()) - len(fates) + len(plain) if result.events else len(plain)
-    return Counter(fates) - Counter(plain), counted(result.windows), simply
+    return Counter(fates) - Counter(plain), counted(windows), simply
 
 
 def counted(frame: DataFrame) -> Counter[Any]:
@@ -171,6 +181,12 @@ def test_windows_without_verdicts_are_the_same(spark: SparkSession, name: str, s
     lie = slices(spark, asked, rows) if chosen.verdicts == "file_order" else None
     alone = engine.windows_alone(asked, logs(spark, asked, rows), PART, strategy=chosen, slices=lie)
     assert counted(alone) == sorted_answer(spark, name)[1]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_windows_that_a_step_reads_are_the_same(spark: SparkSession, strategy: str) -> None:
+    asked, rows = job(having="n > 1"), random_log("having")
+    assert answer(spark, asked, rows, STRATEGIES[strategy], PART) == answer(spark, asked, rows, SORT, PART)
 
 
 @pytest.mark.parametrize("name", ["adjust", "over", "session"])

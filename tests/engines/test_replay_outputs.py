@@ -185,6 +185,16 @@ def test_reference_rows_that_a_range_looks_up_are_a_part_of_its_fingerprint_and_
     assert changed.output_fingerprint != first.output_fingerprint
 
 
+def test_a_step_that_several_outputs_read_adds_one_scan_of_the_log(
+    spark: SparkSession, lakehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = dataclasses.replace(JOB, query=dataclasses.replace(JOB.steps, outputs=JOB.steps.outputs[1:]))
+    for most in (size.MOST_ROWS, 0):
+        monkeypatch.setattr(size, "MOST_ROWS", most)
+        # of the verdicts, and of the windows that both outputs read
+        assert replay(job, EVERYTHING, lakehouse, spark=spark).found.scans == {"arrivals/cars": 2}
+
+
 def test_the_ledger_names_the_version_of_the_reference_data_and_the_run_can_be_run_again(
     spark: SparkSession, lakehouse: Path
 ) -> None:
