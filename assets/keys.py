@@ -1,4 +1,4 @@
-"""Names of what a job becomes, and of the tags that its runs carry."""
+"""Names of what a job becomes, and of the tags of its runs."""
 
 import dagster as dg
 

@@ -28,7 +28,7 @@ def checked_range(tags: Mapping[str, str]) -> OutputRange:
 
 
 def days_of_tags(tags: Mapping[str, str]) -> OutputRange | None:
-    """The days of the run that carries these tags; None for a run without partitions."""
+    """The days of the run that has these tags; None for a run without partitions."""
     first = tags.get(_PARTITION) or tags.get(RANGE_START_TAG)
     last = tags.get(_PARTITION) or tags.get(RANGE_END_TAG)
     if first is None or last is None:

@@ -37,12 +37,13 @@ def about_table(lakehouse: Lakehouse, name: str, job: Job) -> dict[str, dg.Metad
     table = lakehouse.open(name)
     if table is None:
         return about
-    words = {**_COLUMNS, **({one.name: _text(one) for one in job.window_query.aggregates} if job.steps is None else {})}
+    aggregates = job.window_query.aggregates if job.steps is None else ()
+    descriptions = _COLUMNS | {one.name: _text(one) for one in aggregates}
     columns = [
         dg.TableColumn(
             field.name,
             str(field.type),
-            description=words.get(field.name),
+            description=descriptions.get(field.name),
             constraints=dg.TableColumnConstraints(nullable=field.nullable),
         )
         for field in pa.schema(table.schema().to_arrow())

@@ -1,4 +1,4 @@
-"""Names of the columns that the batch engine carries between its steps.
+"""Names of the columns that the batch engine passes between its steps.
 
 They begin with two underscores, which no payload column may, so nothing a user writes can collide with them.
 Instants are BIGINT microseconds (``unix_micros``) from normalising to the very end.

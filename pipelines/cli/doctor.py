@@ -21,7 +21,7 @@ ORCHESTRATION = ("dagster", "dagster-webserver")
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was examined: is it fit, what was found, and what to do if it is not."""
+    """One thing that was checked: is it fit, what was found, and what to do if it is not."""
 
     name: str
     fit: bool
@@ -32,7 +32,7 @@ class Finding:
 
 def doctor() -> None:
     """Check what Tailrace needs on this machine; exit code 4 when something required is missing."""
-    findings = examine(context().lakehouse)
+    findings = findings_of(context().lakehouse)
     unfit = sum(finding.required and not finding.fit for finding in findings)
     emit({"fit": not unfit, "findings": [asdict(finding) for finding in findings]}, _lines(findings, unfit))
     if unfit:
@@ -47,8 +47,8 @@ def _lines(findings: Sequence[Finding], unfit: int) -> Iterator[str]:
     yield f"{unfit} required thing(s) missing" if unfit else "fit"
 
 
-def examine(lakehouse: str) -> list[Finding]:
-    """Everything that can be examined without starting Spark."""
+def findings_of(lakehouse: str) -> list[Finding]:
+    """Everything that can be checked without starting Spark."""
     return [_python(), _java(), _jars(), _archive(), *_packages(), _lakehouse(lakehouse), _memory()]
 
 

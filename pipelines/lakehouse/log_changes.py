@@ -31,7 +31,7 @@ _LOOKED_BACK = 50
 class Change:
     """Rows of one data file that one commit added or removed: arrivals in ``[first_us, last_us]``, None: not known.
 
-    ``what`` says in words where they came from.
+    ``what`` is a sentence about their origin.
     """
 
     version: int

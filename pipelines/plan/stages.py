@@ -103,7 +103,7 @@ def describe(stage: Stage) -> str:
 def describe_plan(plan: Plan) -> Iterator[str]:
     """The plan line by line: its range, what sets its read range, its stages, and whether it is settled."""
     yield f"replay {plan.job} over [{format_ends(plan.output.from_us, plan.output.to_us)})"
-    yield f"read range by the rule {plan.read.rule}"
+    yield f"read range: {plan.read.rule}"
     yield from map(str, plan.paths)
     yield from plan.read.reasons
     yield from map(_initial_state, plan.summaries)

@@ -52,7 +52,7 @@ class Tile:
     """One number at the head of the page."""
 
     value: str
-    words: str
+    label: str
 
 
 def render(report: ReportData) -> str:
@@ -127,12 +127,12 @@ def _verdict_figures(report: ReportData) -> list[Figure]:
         share = counts.total() / report.events if report.events else 0.0
         kind = "Reason" if color == "reason" else "Verdict"
         most = max(counts, key=lambda index: counts[index], default=0)
-        words = (
+        description = (
             f"{kind} {name}: {counts.total():,} of {report.events:,} events, {share:.2%}."
             f" Most in the {format_duration(bins.width_us)} from {format_instant(bins.start_us(most))}:"
             f" {counts[most]:,}."
         )
-        figure = drawn(partial(charts.bars_over_time, x_us, bins.width_us, series), name, words, ())
+        figure = drawn(partial(charts.bars_over_time, x_us, bins.width_us, series), name, description, ())
         found.append(replace(figure, note=_WORDS.get(name, "")))
     return found
 
@@ -154,7 +154,7 @@ def _completeness(one: InputData) -> Figure:
     bound = next((place for place, step in enumerate(steps) if step[0] == one.policy.late_us), None)
     labels = [label for _, label, _ in steps]
     within_bound = "" if bound is None else f" Within the tolerance of {labels[bound]}: {shares[bound]:.2%}."
-    words = (
+    description = (
         f"{one.name}: {shares[0]:.2%} of the events had arrived by the time they happened, {shares[-1]:.2%} within"
         f" {labels[-1]}.{within_bound}"
     )
@@ -167,5 +167,5 @@ def _completeness(one: InputData) -> Figure:
     legend: Sequence[Swatch] = (Swatch("accepted", "share of events that arrived within the tolerance"),)
     if bound is not None:
         legend = (*legend, Swatch("dropped", f"late tolerance, {labels[bound]}", dashed=True))
-    figure = drawn(partial(charts.steps_with_line, labels, shares, bound), one.name, words, (table,))
+    figure = drawn(partial(charts.steps_with_line, labels, shares, bound), one.name, description, (table,))
     return replace(figure, legend=tuple(legend))

@@ -13,7 +13,7 @@ from pipelines.report.charts import NARROW, WIDE
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Cells as text; columns from ``numbers`` to before ``words`` are numbers, aligned to the right.
+    """Cells as text; columns from ``numbers`` to before ``texts_from`` are numbers, aligned to the right.
 
     With ``cards`` each row is a block of labelled lines where the screen is narrow.
     """
@@ -22,7 +22,7 @@ class Table:
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numbers: int = 1_000
-    words: int = 1_000
+    texts_from: int = 1_000
     cards: bool = False
 
 
@@ -31,16 +31,16 @@ class Swatch:
     """One entry of a legend: the CSS variable of its colour, and its meaning."""
 
     color: str
-    words: str
+    meaning: str
     dashed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One chart. ``words`` is its text alternative, ``note`` a line below its title."""
+    """One chart. ``description`` is its text alternative, ``note`` a line below its title."""
 
     title: str
-    words: str
+    description: str
     wide: Markup
     narrow: Markup
     tables: tuple[Table, ...] = ()
@@ -55,7 +55,7 @@ class Draw(Protocol):
         """The chart as SVG."""
 
 
-def drawn(draw: Draw | Callable[..., str], title: str, words: str, tables: Sequence[Table]) -> Figure:
+def drawn(draw: Draw | Callable[..., str], title: str, description: str, tables: Sequence[Table]) -> Figure:
     """A figure whose chart ``draw`` makes in both widths."""
     wide, narrow = (Markup(draw(width=width)) for width in (WIDE, NARROW))  # noqa: S704  # our own drawing
-    return Figure(title, words, wide, narrow, tuple(tables))
+    return Figure(title, description, wide, narrow, tuple(tables))

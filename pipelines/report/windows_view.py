@@ -68,7 +68,7 @@ def status_table(report: ReportData) -> Table | None:
         ("status", "windows", "cause"),
         tuple((status, f"{count:,}", cause) for (status, cause), count in rows),
         numbers=1,
-        words=2,
+        texts_from=2,
     )
 
 
@@ -99,9 +99,11 @@ def _closely(windows: Comparison) -> Figure | None:
     stream = charts.Series("live run", "stream", [_value(pair.stream, name) for pair in pairs])
     differs = [pair.status in STATUSES for pair in pairs]
     between = f"from {format_instant(ends_us[0])} to {format_instant(ends_us[-1])}"
-    words = f"{name} of {len(pairs)} windows{title}, ending {between}"
+    description = f"{name} of {len(pairs)} windows{title}, ending {between}"
     if windows.has_stream:
-        words += f": {sum(differs)} of them differ" if any(differs) else ": replay and live run agree in all of them"
+        description += (
+            f": {sum(differs)} of them differ" if any(differs) else ": replay and live run agree in all of them"
+        )
     table = Table(
         f"{name}, window by window",
         ("window_end", "replay", "live run", "status"),
@@ -117,7 +119,7 @@ def _closely(windows: Comparison) -> Figure | None:
     if any(differs):
         legend.append(Swatch("bad", "they differ (triangles)"))
     draw = partial(charts.pairs_over_time, starts_us, gap_us, replay, stream, differs)
-    figure = drawn(draw, f"{name}, window by window", f"{words}.", (table,))
+    figure = drawn(draw, f"{name}, window by window", f"{description}.", (table,))
     return replace(figure, legend=tuple(legend))
 
 
@@ -159,12 +161,12 @@ def _over_time(windows: Comparison) -> Figure | None:
         tuple((format_instant(bins.start_us(one)), f"{counts[one]:,}", f"{total[one]:,}") for one in sorted(total)),
         1,
     )
-    words = (
+    description = (
         f"{len(windows.different):,} windows differ, ending from {format_instant(windows.different[0].end_us)}"
         f" to {format_instant(windows.different[-1].end_us)}."
     )
     draw = partial(charts.bars_over_time, x_us, bins.width_us, series)
-    figure = drawn(draw, "Windows that differ, over time", words, (table,))
+    figure = drawn(draw, "Windows that differ, over time", description, (table,))
     return replace(figure, legend=(Swatch("bad", "windows that differ"),))
 
 

@@ -31,7 +31,7 @@ _ORDER = (ARRIVAL_US, PARTITION, SEQUENCE)
 def partitions_of(log: DataFrame, source: Input, initial_state: InitialState | None) -> tuple[int, ...]:
     """The partitions whose minimum is the watermark: ``0 .. n-1`` if the input says so, else all that the log names.
 
-    Without a carry, which knows them, the latter reads one column of ``log`` at once; everything else here is lazy.
+    Without an initial state, which knows them, the latter reads one column of ``log`` at once; all else here is lazy.
     """
     if source.partitions is not None:
         return tuple(range(source.partitions))

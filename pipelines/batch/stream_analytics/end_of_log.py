@@ -24,8 +24,8 @@ def with_hold(
 ) -> dict[str, DataFrame]:
     """Each input's counting events with HOLD_US: the least ``M - O`` over the query's timelines at the log's end.
 
-    ``heard`` has every row of an input with TIME_US, punctuations too: their partition exists. Where something is
-    carried in, the carry knows the log's end. With ``over``, timelines that differ from the row in a group key do not
+    ``heard`` has every row of an input with TIME_US, punctuations too: their partition exists. An initial state
+    contains the end of the log. With ``over``, timelines that differ from the row in a group key do not
     count: each substream goes ahead alone. The column is null where the job flushes and nobody asks.
     """
     held = {name: frame.withColumn(HOLD_US, F.lit(None).cast("bigint")) for name, frame in counting.items()}

@@ -12,7 +12,7 @@ from pipelines.core.model import Input
 KIND = "__kind"
 """POINT, INTERVAL, START or END; null for punctuations and for events of which no lifetime can be read."""
 END_US = "__end_us"
-"""End of a point or an interval, or what an end edge carries as the end; null for a start edge."""
+"""End of a point or an interval, or the end in an end edge; null for a start edge."""
 SYNC_US = "__sync_us"
 """The instant that is compared with the current time: an end edge's end, everything else's start."""
 

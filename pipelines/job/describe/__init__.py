@@ -31,7 +31,8 @@ def describe_policy(job: model.Job) -> list[str]:
 def describe_read_range(job: model.Job) -> list[str]:
     """The read-range formula with the job's numbers, and why an end is open."""
     reach = reach_of(job)
-    sentences = [f"An output range [from, to) reads arrivals {reach.rule}.", *(f"{why}." for why in reach.reasons)]
+    reads = f"arrivals {reach.rule}" if reach.rule.startswith("[") else reach.rule
+    sentences = [f"An output range [from, to) reads {reads}.", *(f"{why}." for why in reach.reasons)]
     sentences += map(_snapshots_sentence, lookups(job))
     if reach.before_us is None or reach.after_us is None:
         because = why_whole_log(job)

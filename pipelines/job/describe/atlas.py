@@ -7,7 +7,7 @@ from pipelines.core.time import SECOND, format_duration
 from pipelines.job.describe.shared import tie_ambiguities
 from pipelines.job.limits import job_windows
 
-CLOSED = "and was closed by the watermark, a punctuation or (boundary: processing_time) a later arrival"
+CLOSED = "and that the watermark, a punctuation or (boundary: processing_time) a later arrival closed"
 
 _DEFAULT_LATENESS_US = 3 * SECOND
 

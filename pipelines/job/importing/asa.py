@@ -13,7 +13,6 @@ from sqlglot import exp
 from pipelines.core.errors import UsageError
 from pipelines.job.atlas_pipeline.stages import plain_name
 from pipelines.job.atlas_pipeline.values import Guess
-from pipelines.job.expressions import RESERVED_COLUMNS
 from pipelines.job.importing.asa_project import Definition, Source, definitions
 from pipelines.job.importing.asa_script import METADATA, Reads, expressions_of, reads_of
 from pipelines.job.importing.fields import columns_of, columns_text, learn, paths_of, read_sample
@@ -28,8 +27,6 @@ from pipelines.job.sql.types import TEXT
 
 _SNAPSHOT = "snapshot_time"
 """The column with the time from which a snapshot of reference data is valid."""
-_OF_LOG = {"arrival_time", "input_partition", "sequence"}
-"""A sample with these columns is an arrival log; they are no fields of the events."""
 _LEVELS = ("1.0", "1.1", "1.2")
 
 
@@ -78,9 +75,7 @@ def _known_fields(job: Imported, definition: Definition, samples: Mapping[str, P
     for key, path in found.items():
         conflicts: list[str] = []
         learn(known.setdefault(key, Guess()), read_sample(path), conflicts)
-        names = {name.lower() for name in known[key].fields}
-        unread = METADATA | (RESERVED_COLUMNS if names >= _OF_LOG else frozenset())
-        for name in [name for name in known[key].fields if name.lower() in unread]:
+        for name in [name for name in known[key].fields if name.lower() in METADATA]:
             del known[key].fields[name]
         job.guesses += [f"{key}.{one} has values of several types in its samples: taken as text" for one in conflicts]
     return known

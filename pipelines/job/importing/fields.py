@@ -13,11 +13,13 @@ from pipelines.core.errors import UsageError
 from pipelines.core.query import Column
 from pipelines.job.atlas_pipeline.text import Instant, Refused, read_value
 from pipelines.job.atlas_pipeline.values import Guess, ddl, settled, unified
-from pipelines.job.expressions import parse_columns
+from pipelines.job.expressions import RESERVED_COLUMNS, parse_columns
 from pipelines.job.sql.types import BIGINT, BIT, DATETIME, FLOAT, TEXT, Array, Record, Type
 
 _MOST = 10_000
 """Records of a sample that are looked at."""
+_OF_LOG = {"arrival_time", "input_partition", "sequence"}
+"""A record with these fields is of an arrival log: the log's own columns are no fields of the event."""
 
 
 def read_sample(path: Path | str) -> Iterator[Any]:
@@ -63,8 +65,10 @@ def learn(guess: Guess, records: Iterator[Any], conflicts: list[str]) -> None:
         if number == _MOST:
             break
         if isinstance(one, dict):
+            of_log = RESERVED_COLUMNS if {str(name).lower() for name in one} >= _OF_LOG else frozenset()
             for name, value in one.items():
-                _learn(guess.field(str(name)), value, str(name), conflicts)
+                if str(name).lower() not in of_log:
+                    _learn(guess.field(str(name)), value, str(name), conflicts)
 
 
 def _learn(guess: Guess, value: Any, path: str, conflicts: list[str]) -> None:

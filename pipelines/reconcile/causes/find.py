@@ -23,7 +23,7 @@ from pipelines.reconcile.compare import EQUAL
 from pipelines.replay.collect import to_arrow
 
 _FEW = 2
-"""Rows that are examined before another policy is looked for; more are likelier to have one cause in common."""
+"""Rows that are recomputed before another policy is searched for; more are likelier to have one cause in common."""
 _MANY_EQUAL = 50
 """Equal rows by which a policy that explains even a few others is worth proving."""
 

@@ -146,7 +146,7 @@ class SettledWindows:
     """
 
     def __init__(
-        self, job: Job, log: Sequence[Event], timelines: Timelines, carried: Mapping[str, frozenset[int]]
+        self, job: Job, log: Sequence[Event], timelines: Timelines, known: Mapping[str, frozenset[int]]
     ) -> None:
         self.join = None if job.steps is not None else job.window_query.join
         self.bounds: list[tuple[dict[str, object], int | None]] = []
@@ -159,9 +159,9 @@ class SettledWindows:
                     agree = {self._name(name, column): value for column, value in zip(part.over, key, strict=True)}
                     self.bounds.append((agree, line.settled_until_us()))
             if not part.over:
-                known = {one.arrival.input_partition for one in log if one.arrival.input == name} - {None}
-                known |= carried.get(name, frozenset())
-                self.bounds.extend(({}, None) for _ in known.union(range(part.partitions or 0)) - heard)
+                partitions = {one.arrival.input_partition for one in log if one.arrival.input == name} - {None}
+                partitions |= known.get(name, frozenset())
+                self.bounds.extend(({}, None) for _ in partitions.union(range(part.partitions or 0)) - heard)
 
     def __call__(self, end_us: int, keys: Mapping[str, object]) -> bool:
         group = {self._name(*name.rpartition(".")[::2]): grouping_key(value) for name, value in keys.items()}

@@ -422,6 +422,19 @@ def test_an_output_without_the_system_timestamp_is_an_open_point(
     assert [one.split()[0] for one in found["open_points"] if "(Q95)" in one] == outputs
 
 
+def test_an_arrival_log_is_a_sample_of_its_payload_for_a_pipeline(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "p.json").write_text('[{"$source": {"topic": "hub"}}, {"$emit": {"topic": "o"}}]')
+    log = {"arrival_time": "2026-01-01", "input_partition": 0, "sequence": 7, "kind": "event", "n": 1}
+    (tmp_path / "log.jsonl").write_text(json.dumps(log))
+    _, (found,) = imported(
+        capsys, "atlas", tmp_path / "p.json", "--out", tmp_path / "out", "--samples", f"hub={tmp_path / 'log.jsonl'}"
+    )
+    assert found["refusals"] == []
+    assert columns(job_in(tmp_path / "out", "p"), "hub") == {"n": "bigint"}
+
+
 def test_an_arrival_log_is_a_sample_of_its_payload(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.asaql").write_text("SELECT at INTO o FROM hub")
     log = {"arrival_time": "2026-01-01", "input_partition": 0, "sequence": 7, "at": "2026-01-01", "n": 1}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from pipelines.core.model import Aggregate, Column, Grid, Job, Reference
+from pipelines.core.model import Aggregate, AtlasOrdering, Column, Grid, Job, Reference
 from pipelines.core.steps import (
     Analysed,
     Analytic,
@@ -145,3 +145,8 @@ def test_a_long_expression_without_a_place_is_cut() -> None:
     (sentence,) = [one for one in describe_policy(job) if one.startswith("Output o")]
     assert sentence.endswith("speed + ...")
     assert len(sentence) < 300
+
+
+def test_a_job_that_reads_everything_is_described_so() -> None:
+    job = dataclasses.replace(ROWS, profile="atlas", orderings=(("cars", AtlasOrdering()),))
+    assert describe_read_range(job)[0] == "An output range [from, to) reads the whole log."

@@ -1,4 +1,4 @@
-"""The page: one file, nothing of the data becomes markup, every chart has words and numbers beside it."""
+"""The page: one file, nothing of the data becomes markup, every chart has a description and its numbers."""
 
 from __future__ import annotations
 
