@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.core.errors import DataRefused, UsageError, did_you_mean
-from pipelines.ingest.values import decode_json
+from pipelines.ingest.values import decode_json, in_their_case
 
 CHUNK = 50_000
 """Records in memory at once."""
@@ -58,6 +58,7 @@ def read_file(path: Path, required: Sequence[str], optional: Sequence[str] = ())
     """The records of one file; the end of its name is the format: .jsonl .json .ndjson .csv (also .gz), .parquet.
 
     A CSV or Parquet file has every ``required`` column; columns that are neither required nor optional are ignored.
+    JSON and CSV may write the name of a required column in another case (Q26).
     """
     suffixes = [suffix.lower() for suffix in path.suffixes]
     zipped = bool(suffixes) and suffixes[-1] == ".gz"
@@ -65,7 +66,7 @@ def read_file(path: Path, required: Sequence[str], optional: Sequence[str] = ())
     try:
         if kind in (".jsonl", ".json", ".ndjson"):
             with _open(path, zipped) as file:
-                yield from _json_lines(file, str(path), (*required, *optional))
+                yield from _json_lines(file, str(path), required, optional)
         elif kind == ".csv":
             with _open(path, zipped) as file:
                 yield from _csv(file, str(path), required, optional)
@@ -102,7 +103,8 @@ def _decoded(line: bytes) -> tuple[str, bool]:
 # -- JSON lines ---------------------------------------------------------------------------------------------------
 
 
-def _json_lines(file: BinaryIO, source: str, names: Sequence[str]) -> Iterator[Chunk]:
+def _json_lines(file: BinaryIO, source: str, required: Sequence[str], optional: Sequence[str]) -> Iterator[Chunk]:
+    names = (*required, *optional)
     known = set(names)
     records: list[dict[str, Any]] = []
     lines: list[str] = []
@@ -127,6 +129,7 @@ def _json_lines(file: BinaryIO, source: str, names: Sequence[str]) -> Iterator[C
             refused.append(Refused(text, str(error), source, position))
         else:
             if not record.keys() <= known:
+                record = in_their_case(record, required)
                 ignored.update(record.keys() - known)
             records.append(record)
             lines.append(text)
@@ -163,7 +166,8 @@ def _csv(file: BinaryIO, source: str, required: Sequence[str], optional: Sequenc
     header = next(records, None)
     if header is None or header.reason is not None:
         raise DataRefused("the file has no header line", file=source, hint="its first line must name the columns")
-    names = header.fields
+    named = in_their_case(dict.fromkeys(header.fields), required)
+    names = list(named) if len(named) == len(header.fields) else header.fields
     ignored = _check_columns(names, required, optional, source)
     wanted = [name for name in (*required, *optional) if name in names]
     places = [names.index(name) for name in wanted]

@@ -8,7 +8,8 @@ refuse the same. What is taken, by type:
 - DECIMAL: exactly, never rounded to the scale;
 - BOOLEAN: ``true`` and ``false``; STRING: text, and a JSON number or boolean as it was written;
 - TIMESTAMP: ISO 8601 with any offset (none: UTC), at most six fractional digits unless cut off on request;
-- DATE: ``2026-01-31``; BINARY: base64; ARRAY, MAP, STRUCT: JSON, in CSV as text.
+- DATE: ``2026-01-31``; BINARY: base64; ARRAY, MAP, STRUCT: JSON, in CSV as text. A property that the STRUCT has in
+  another case is that property; one that it does not have is left out, like a column that the table does not have.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import base64
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Any
@@ -350,9 +351,16 @@ def _nested(value: Any, kind: pa.DataType, truncate: bool) -> Any:
             ]
     if pa.types.is_struct(kind) and isinstance(value, dict):
         names = [kind.field(index).name for index in range(kind.num_fields)]
-        if set(value) <= set(names):
-            return {name: one(value.get(name), kind.field(name).type, truncate=truncate) for name in names}
+        if not value.keys() <= set(names):
+            value = in_their_case(value, names)
+        return {name: one(value.get(name), kind.field(name).type, truncate=truncate) for name in names}
     raise _misfit(value, kind)
+
+
+def in_their_case(record: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """The record with keys that are names in another case under those names, where the names are not keys already."""
+    wanted = {name.lower(): name for name in names if name not in record}
+    return {wanted.pop(key.lower(), key): value for key, value in record.items()}
 
 
 # -- JSON ---------------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ RESERVED_COLUMNS = frozenset(
 )
 """Columns of the arrival log itself, whose names no payload column may have."""
 
+_PROPERTY_OR_WORD = re.compile(r"(`[^`]*`|\w+)(:)?")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _CALL = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*\((.*)\)\s*", re.DOTALL)
 _FRACTION = re.compile(r"(.*),\s*([0-9.eE+-]+)\s*", re.DOTALL)
@@ -90,7 +91,8 @@ def _column_name(name: str, before: Collection[Column]) -> str:
 def _type_name(kind: exp.DataType) -> str:
     if any(part.this == exp.DataType.Type.USERDEFINED for part in kind.find_all(exp.DataType)):
         raise ValueError(f"'{kind.sql('spark')}' is not a Spark type")
-    name = kind.sql("spark").lower()
+    # names of properties keep their case
+    name = _PROPERTY_OR_WORD.sub(lambda found: found[0] if found[2] else found[0].lower(), kind.sql("spark"))
     for refused, hint in _REFUSED_TYPES.items():
         if refused in name:
             raise ValueError(f"type {name.upper()} cannot be used; {hint}")

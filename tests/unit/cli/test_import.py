@@ -94,7 +94,7 @@ def test_a_project_with_samples_is_complete(tmp_path: Path, capsys: pytest.Captu
         "ReadAt": "string",
         "Celsius": "double",
         "Model": "string",
-        "Device": "struct<`id`: string,`slots`: array<bigint>>",
+        "Device": "struct<`Id`: string,`Slots`: array<bigint>>",
     }
     assert columns(job, "machines") == {"Id": "string", "Line": "string"}
     assert job.ordering("telemetry_hub") == StreamAnalyticsOrdering(late_arrival_us=5 * SECOND)
@@ -145,7 +145,7 @@ def test_the_columns_of_a_script_alone_are_guessed_from_their_use(
     job = job_in(tmp_path / "out", "alerts")
     assert columns(job, "telemetry_hub") == {
         "ReadAt": "timestamp",
-        "Device": "struct<`id`: string>",
+        "Device": "struct<`Id`: string>",
         "Celsius": "double",
         "Model": "string",
     }
