@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.core.errors import DataRefused, UsageError, did_you_mean
-from pipelines.ingest.values import decode_json, in_their_case
+from pipelines.ingest.values import decode_json, under_their_names
 
 CHUNK = 50_000
 """Records in memory at once."""
@@ -58,7 +58,7 @@ def read_file(path: Path, required: Sequence[str], optional: Sequence[str] = ())
     """The records of one file; the end of its name is the format: .jsonl .json .ndjson .csv (also .gz), .parquet.
 
     A CSV or Parquet file has every ``required`` column; columns that are neither required nor optional are ignored.
-    JSON and CSV may write the name of a required column in another case (Q26).
+    JSON and CSV may write the name of a required column in another case (Q26), and as it is before it is stored.
     """
     suffixes = [suffix.lower() for suffix in path.suffixes]
     zipped = bool(suffixes) and suffixes[-1] == ".gz"
@@ -129,7 +129,7 @@ def _json_lines(file: BinaryIO, source: str, required: Sequence[str], optional: 
             refused.append(Refused(text, str(error), source, position))
         else:
             if not record.keys() <= known:
-                record = in_their_case(record, required)
+                record = under_their_names(record, required)
                 ignored.update(record.keys() - known)
             records.append(record)
             lines.append(text)
@@ -166,7 +166,7 @@ def _csv(file: BinaryIO, source: str, required: Sequence[str], optional: Sequenc
     header = next(records, None)
     if header is None or header.reason is not None:
         raise DataRefused("the file has no header line", file=source, hint="its first line must name the columns")
-    named = in_their_case(dict.fromkeys(header.fields), required)
+    named = under_their_names(dict.fromkeys(header.fields), required)
     names = list(named) if len(named) == len(header.fields) else header.fields
     ignored = _check_columns(names, required, optional, source)
     wanted = [name for name in (*required, *optional) if name in names]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.core.errors import UsageError
+from pipelines.core.expressions import quoted
 from pipelines.core.query import Column
 from pipelines.job.atlas_pipeline.text import Instant, Refused, read_value
 from pipelines.job.atlas_pipeline.values import Guess, ddl, settled, unified
@@ -105,7 +106,7 @@ def columns_of(guess: Guess, left_out: list[str]) -> tuple[Column, ...]:
     for name, one in guess.fields.items():
         kind = _without_unfit(settled(one))
         try:
-            parse_columns(", ".join(f"{part.name} {part.type}" for part in [*columns, Column(name, ddl(kind))]))
+            parse_columns(columns_text((*columns, Column(name, ddl(kind)))))
         except ValueError as error:
             left_out.append(f"field '{name}' is left out: {error}")
         else:
@@ -127,7 +128,7 @@ def _without_unfit(kind: Type) -> Type:
 
 def columns_text(columns: tuple[Column, ...]) -> str:
     """The columns as a job file writes them."""
-    return ", ".join(f"{one.name} {one.type}" for one in columns)
+    return ", ".join(f"{one.name if one.name.isidentifier() else quoted(one.name)} {one.type}" for one in columns)
 
 
 def paths_of(guess: Guess, prefix: str = "") -> dict[str, str]:
