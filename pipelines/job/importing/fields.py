@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from pipelines.job.atlas_pipeline.values import Guess, ddl, settled, unified
 from pipelines.job.expressions import parse_columns
 from pipelines.job.sql.types import BIGINT, BIT, DATETIME, FLOAT, TEXT, Array, Record, Type
 
+_NEXT = re.compile(r"[^\s,]")
 _MOST = 10_000
 """Records of a sample that are looked at."""
 
@@ -49,13 +51,26 @@ def read_sample(path: Path | str) -> Iterator[Any]:
 
 
 def _values(text: str) -> Iterator[Any]:
-    """The values of a JSON array, of one document, or of each line."""
+    """The values of a JSON array, of one document, of each line, or of documents that follow each other."""
     try:
         values = [read_value(text)]
     except Refused:
-        values = [read_value(line.strip().rstrip(",")) for line in text.splitlines() if line.strip()]
+        try:
+            values = [read_value(line.strip().rstrip(",")) for line in text.splitlines() if line.strip()]
+        except Refused as refused:
+            values = list(_one_after_another(text, refused))
     for one in values:
         yield from one if isinstance(one, list) else [one]
+
+
+def _one_after_another(text: str, refused: Refused) -> Iterator[Any]:
+    at, decoder = 0, json.JSONDecoder()
+    while rest := _NEXT.search(text, at):
+        try:
+            value, at = decoder.raw_decode(text, rest.start())
+        except ValueError:
+            raise refused from None
+        yield value
 
 
 def learn(guess: Guess, records: Iterator[Any], conflicts: list[str]) -> None:

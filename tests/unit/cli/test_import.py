@@ -178,6 +178,27 @@ def test_samples_may_be_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert columns(job_in(tmp_path, "all"), "cars") == {"plate": "string", "toll": "double", "at": "string"}
 
 
+def test_documents_of_a_sample_may_follow_each_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "seen.json").write_text('{"a": 1}{"a": 2.5}\n{\n"b": true}')
+    (tmp_path / "q.asaql").write_text("SELECT a FROM x")
+    imported(capsys, "asa", tmp_path / "q.asaql", "--samples", f"x={tmp_path / 'seen.json'}", "--out", tmp_path / "out")
+    assert columns(job_in(tmp_path / "out", "q"), "x") == {"a": "double", "b": "boolean"}
+
+
+def test_jobs_of_one_template_have_scripts_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    resources = [
+        {
+            "type": "Microsoft.StreamAnalytics/streamingjobs",
+            "name": name,
+            "properties": {"transformation": {"properties": {"query": f"SELECT a INTO {name} FROM x"}}},
+        }
+        for name in ("hot", "cold")
+    ]
+    (tmp_path / "both.json").write_text(json.dumps({"resources": resources}))
+    imported(capsys, "asa", tmp_path / "both.json", "--out", tmp_path / "out")
+    assert [job_in(tmp_path / "out", name).steps.outputs[0].name for name in ("hot", "cold")] == ["hot", "cold"]
+
+
 def test_create_table_says_the_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = "CREATE TABLE cars (plate nvarchar(max), toll float, at datetime)\nSELECT plate FROM cars TIMESTAMP BY at"
     (tmp_path / "cars.asaql").write_text(script)
