@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
+from pipelines.core.columns import is_called
 from pipelines.core.query import (
     AGGREGATE_FUNCTIONS,
     Aggregate,
@@ -103,8 +104,8 @@ class Input:
         return self.same_log_as or self.name
 
     def column(self, name: str) -> Column | None:
-        """The column of that name in any case, or None."""
-        return next((column for column in self.columns if column.name.lower() == name.lower()), None)
+        """The column of that name in any case, or of the name that it is stored under; or None."""
+        return next((column for column in self.columns if is_called(column.name, name)), None)
 
 
 @dataclass(frozen=True, slots=True)

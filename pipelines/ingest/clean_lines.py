@@ -2,7 +2,7 @@
 
 The exact path (:func:`~pipelines.ingest.values.decode_json`, then value by value) defines what a line means. Lines are
 clean where Arrow cannot differ from it: each line is one object, no key occurs twice, each value has the JSON type that
-its column has, and it is known in how many lines each unknown key occurs. All other lines take the exact path.
+its column has, no key is another form of a column's name, and it is known in how many lines each unknown key occurs. All other lines take the exact path.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from itertools import repeat
 import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
+
+from pipelines.ingest.values import under_their_names
 
 _SMALLEST = 1 << 16
 """Bytes below which lines are not divided further to find the clean ones."""
@@ -56,7 +58,10 @@ def clean_lines(lines: bytes, types: pa.Schema) -> CleanLines | None:
     if known.schema.types != kinds or not all(map(_is_exact, known.columns, types.types, repeat(body))):
         return None
     ignored = Counter[str]()
-    for name in set(table.column_names) - set(types.names):
+    unknown = set(table.column_names) - set(types.names)
+    if under_their_names(dict.fromkeys(unknown), types.names).keys() != unknown:
+        return None
+    for name in unknown:
         times = _occurrences(name, table[name], body)
         if times is None:
             return None

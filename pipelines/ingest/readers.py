@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from pipelines.core.errors import DataRefused, UsageError, did_you_mean
 from pipelines.ingest.clean_lines import divided
-from pipelines.ingest.values import decode_json
+from pipelines.ingest.values import decode_json, under_their_names
 
 CHUNK = 50_000
 """Records in memory at once."""
@@ -70,6 +70,7 @@ def read_file(
     """The records of one file; the end of its name is the format: .jsonl .json .ndjson .csv (also .gz), .parquet.
 
     A CSV or Parquet file has every ``required`` column; columns that are neither required nor optional are ignored.
+    JSON and CSV may write the name of a required column in another case (Q26), and as it is before it is stored.
     ``types`` has the type of each, so that JSON lines can be read at once; values that do not fit are in the chunk all
     the same.
     """
@@ -79,7 +80,7 @@ def read_file(
     try:
         if kind in (".jsonl", ".json", ".ndjson"):
             with _open(path, zipped) as file:
-                yield from _json_lines(file, str(path), (*required, *optional), types)
+                yield from _json_lines(file, str(path), required, optional, types)
         elif kind == ".csv":
             with _open(path, zipped) as file:
                 yield from _csv(file, str(path), required, optional)
@@ -116,14 +117,17 @@ def _decoded(line: bytes) -> tuple[str, bool]:
 # -- JSON lines ---------------------------------------------------------------------------------------------------
 
 
-def _json_lines(file: BinaryIO, source: str, names: Sequence[str], types: pa.Schema | None) -> Iterator[Chunk]:
+def _json_lines(
+    file: BinaryIO, source: str, required: Sequence[str], optional: Sequence[str], types: pa.Schema | None
+) -> Iterator[Chunk]:
     """Clean lines at once, the others one by one; both give the same."""
+    names = (*required, *optional)
     kinds = None if types is None else pa.schema([types.field(name) for name in names])
     begin = 1
     for pieces in _ahead(lambda block: list(divided(block, kinds)), _blocks(file)):
         for lines, clean in pieces:
             if clean is None:
-                yield from _one_by_one(lines, source, begin, names)
+                yield from _one_by_one(lines, source, begin, required, optional)
                 begin += lines.count(b"\n")
             else:
                 batch, ignored = clean
@@ -162,7 +166,10 @@ def _line_text(lines: bytes) -> Callable[[int], str]:
     return text
 
 
-def _one_by_one(block: bytes, source: str, begin: int, names: Sequence[str]) -> Iterator[Chunk]:
+def _one_by_one(
+    block: bytes, source: str, begin: int, required: Sequence[str], optional: Sequence[str]
+) -> Iterator[Chunk]:
+    names = (*required, *optional)
     known = set(names)
     records: list[dict[str, Any]] = []
     lines: list[str] = []
@@ -187,6 +194,7 @@ def _one_by_one(block: bytes, source: str, begin: int, names: Sequence[str]) -> 
             refused.append(Refused(text, str(error), source, position))
         else:
             if not record.keys() <= known:
+                record = under_their_names(record, required)
                 ignored.update(record.keys() - known)
             records.append(record)
             lines.append(text)
@@ -223,7 +231,8 @@ def _csv(file: BinaryIO, source: str, required: Sequence[str], optional: Sequenc
     header = next(records, None)
     if header is None or header.reason is not None:
         raise DataRefused("the file has no header line", file=source, hint="its first line must name the columns")
-    names = header.fields
+    named = under_their_names(dict.fromkeys(header.fields), required)
+    names = list(named) if len(named) == len(header.fields) else header.fields
     ignored = _check_columns(names, required, optional, source)
     wanted = [name for name in (*required, *optional) if name in names]
     places = [names.index(name) for name in wanted]

@@ -8,7 +8,8 @@ refuse the same. What is taken, by type:
 - DECIMAL: exactly, never rounded to the scale;
 - BOOLEAN: ``true`` and ``false``; STRING: text, and a JSON number or boolean as it was written;
 - TIMESTAMP: ISO 8601 with any offset (none: UTC), at most six fractional digits unless cut off on request;
-- DATE: ``2026-01-31``; BINARY: base64; ARRAY, MAP, STRUCT: JSON, in CSV as text.
+- DATE: ``2026-01-31``; BINARY: base64; ARRAY, MAP, STRUCT: JSON, in CSV as text. Names of properties may be in
+  another case; a property that the STRUCT does not have is left out, like a column that the table does not have.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import base64
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Any
@@ -26,6 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipelines.core.columns import stored_name, stored_property
 from pipelines.core.time import MAX_INSTANT_US, MIN_INSTANT_US, from_datetime, parse_instant
 from pipelines.lakehouse.schema import TIMESTAMP
 
@@ -379,9 +381,20 @@ def _nested(value: Any, kind: pa.DataType, truncate: bool) -> Any:
             ]
     if pa.types.is_struct(kind) and isinstance(value, dict):
         names = [kind.field(index).name for index in range(kind.num_fields)]
-        if set(value) <= set(names):
-            return {name: one(value.get(name), kind.field(name).type, truncate=truncate) for name in names}
+        if not value.keys() <= set(names):
+            value = under_their_names(value, names)
+        return {name: one(value.get(name), kind.field(name).type, truncate=truncate) for name in names}
     raise _misfit(value, kind)
+
+
+def under_their_names(record: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """The record with keys under the names that columns or properties are stored under, where those are no keys."""
+    wanted = {name.lower(): name for name in names if name not in record}
+    found: dict[str, Any] = {}
+    for key, value in record.items():
+        forms = (key.lower(), stored_name(key).lower(), stored_property(key).lower())
+        found[next((wanted.pop(form) for form in forms if form in wanted), key)] = value
+    return found
 
 
 # -- JSON ---------------------------------------------------------------------------------------------------------

@@ -13,17 +13,11 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from pipelines.core.columns import stored_name, stored_property
 from pipelines.core.errors import did_you_mean
 from pipelines.core.model import AGGREGATE_FUNCTIONS, Aggregate, Column
 
-RESERVED_COLUMNS = frozenset(
-    {
-        *("arrival_time", "input_partition", "sequence", "kind", "punctuation_time", "cause", "batch_id"),
-        "arrival_date",
-    }
-)
-"""Columns of the arrival log itself, whose names no payload column may have."""
-
+_PROPERTY_OR_WORD = re.compile(r"(`[^`]*`|\w+)(:)?")
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _CALL = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)\s*\((.*)\)\s*", re.DOTALL)
 _FRACTION = re.compile(r"(.*),\s*([0-9.eE+-]+)\s*", re.DOTALL)
@@ -75,13 +69,12 @@ def parse_columns(ddl: str) -> tuple[Column, ...]:
     return tuple(columns)
 
 
-def _column_name(name: str, before: Collection[Column]) -> str:
+def _column_name(written: str, before: Collection[Column]) -> str:
+    name = stored_name(written)
     if not _IDENTIFIER.fullmatch(name):
-        raise ValueError(f"column '{name}' is not a plain name of letters, digits and underscores")
+        raise ValueError(f"column '{written}' has no name of at most 128 letters, digits and underscores")
     if name.startswith("__"):
         raise ValueError(f"column '{name}' begins with two underscores, which are reserved for Tailrace's own columns")
-    if name.lower() in RESERVED_COLUMNS:
-        raise ValueError(f"column '{name}' is a column of the arrival log; give the payload column another name")
     if any(name.lower() == column.name.lower() for column in before):
         raise ValueError(f"column '{name}' is listed twice")
     return name
@@ -90,11 +83,19 @@ def _column_name(name: str, before: Collection[Column]) -> str:
 def _type_name(kind: exp.DataType) -> str:
     if any(part.this == exp.DataType.Type.USERDEFINED for part in kind.find_all(exp.DataType)):
         raise ValueError(f"'{kind.sql('spark')}' is not a Spark type")
-    name = kind.sql("spark").lower()
+    name = _PROPERTY_OR_WORD.sub(_property_or_word, kind.sql("spark"))
     for refused, hint in _REFUSED_TYPES.items():
         if refused in name:
             raise ValueError(f"type {name.upper()} cannot be used; {hint}")
     return re.sub(r"\s*,\s*", ",", name)
+
+
+def _property_or_word(found: re.Match[str]) -> str:
+    """The name of a property as a table has it, in its case; any other word in lower case."""
+    if not found[2]:
+        return found[0].lower()
+    mark = "`" if found[1].startswith("`") else ""
+    return f"{mark}{stored_property(found[1].strip('`'))}{mark}:"
 
 
 def check_expression(text: str, columns: Collection[str]) -> str:

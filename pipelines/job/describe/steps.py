@@ -27,6 +27,9 @@ from pipelines.core.time import UNIT_US, format_duration
 from pipelines.job.describe.shared import window_sentences
 
 _QUOTED_NAME = re.compile(r"`(\w+)`")
+_GENERATED = re.compile(r"__(analytic|aggregate|key)(?:_(\d+))?")
+_MEANING = {"analytic": "looked-up value", "aggregate": "aggregate", "key": "group key"}
+"""What columns are that a script does not name."""
 _WIDEST = 12
 """Of more columns the first are named, and how many there are."""
 _LONGEST = 200
@@ -42,7 +45,8 @@ _TEXT_COMPARED = re.compile(r"(=|<>|LIKE|IN \() ?'")
 def step_sentences(job: model.Job, steps: Steps) -> list[str]:
     """One sentence a step and an output."""
     sentences = [f"Step {one.name}: {_text(one.rows, job)}." for one in steps.steps]
-    return sentences + [f"Output {one.name}: {_text(one.rows, job)}." for one in steps.outputs]
+    sentences += [f"Output {one.name}: {_text(one.rows, job)}." for one in steps.outputs]
+    return [_GENERATED.sub(lambda found: f"{_MEANING[found[1]]} {found[2] or 1}", one) for one in sentences]
 
 
 def reference_sentences(job: model.Job) -> list[str]:

@@ -171,7 +171,7 @@ def _template(path: Path, data: Any) -> Iterator[Definition]:
             if kind == "inputs":
                 _add_input(job, parts[-1], child, values)
             elif kind == "transformations":
-                job.script = str(values.of(_lower(child.get("properties")).get("query", job.script)))
+                job.script = str(values.of(_lower(child.get("properties")).get("query", job.script)) or "")
         yield job
 
 
@@ -210,7 +210,7 @@ def _of_resource(name: Any, path: Path, properties: dict[str, Any], values: _Val
     transformation = _lower(_lower(properties.get("transformation")).get("properties"))
     job = Definition(
         str(name) if re.search(r"\w", str(name)) and not str(name).startswith("[") else path.stem,
-        str(values.of(transformation.get("query", ""))),
+        str(values.of(transformation.get("query", "")) or ""),
         f"{path.stem}.asaql",
     )
     job.settings = {key: values.of(properties[key]) for key in SETTINGS if properties.get(key) is not None}

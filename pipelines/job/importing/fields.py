@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pipelines.core.errors import UsageError
+from pipelines.core.expressions import quoted
 from pipelines.core.query import Column
 from pipelines.job.atlas_pipeline.text import Instant, Refused, read_value
 from pipelines.job.atlas_pipeline.values import Guess, ddl, settled, unified
 from pipelines.job.expressions import RESERVED_COLUMNS, parse_columns
 from pipelines.job.sql.types import BIGINT, BIT, DATETIME, FLOAT, TEXT, Array, Record, Type
 
+_NEXT = re.compile(r"[^\s,]")
 _MOST = 10_000
 """Records of a sample that are looked at."""
 _OF_LOG = {"arrival_time", "input_partition", "sequence"}
@@ -50,13 +53,26 @@ def read_sample(path: Path | str) -> Iterator[Any]:
 
 
 def _values(text: str) -> Iterator[Any]:
-    """The values of a JSON array, of one document, or of each line."""
+    """The values of a JSON array, of one document, of each line, or of documents that follow each other."""
     try:
         values = [read_value(text)]
     except Refused:
-        values = [read_value(line.strip().rstrip(",")) for line in text.splitlines() if line.strip()]
+        try:
+            values = [read_value(line.strip().rstrip(",")) for line in text.splitlines() if line.strip()]
+        except Refused as refused:
+            values = list(_one_after_another(text, refused))
     for one in values:
         yield from one if isinstance(one, list) else [one]
+
+
+def _one_after_another(text: str, refused: Refused) -> Iterator[Any]:
+    at, decoder = 0, json.JSONDecoder()
+    while rest := _NEXT.search(text, at):
+        try:
+            value, at = decoder.raw_decode(text, rest.start())
+        except ValueError:
+            raise refused from None
+        yield value
 
 
 def learn(guess: Guess, records: Iterator[Any], conflicts: list[str]) -> None:
@@ -109,7 +125,7 @@ def columns_of(guess: Guess, left_out: list[str]) -> tuple[Column, ...]:
     for name, one in guess.fields.items():
         kind = _without_unfit(settled(one))
         try:
-            parse_columns(", ".join(f"{part.name} {part.type}" for part in [*columns, Column(name, ddl(kind))]))
+            parse_columns(columns_text((*columns, Column(name, ddl(kind)))))
         except ValueError as error:
             left_out.append(f"field '{name}' is left out: {error}")
         else:
@@ -131,7 +147,7 @@ def _without_unfit(kind: Type) -> Type:
 
 def columns_text(columns: tuple[Column, ...]) -> str:
     """The columns as a job file writes them."""
-    return ", ".join(f"{one.name} {one.type}" for one in columns)
+    return ", ".join(f"{one.name if one.name.isidentifier() else quoted(one.name)} {one.type}" for one in columns)
 
 
 def paths_of(guess: Guess, prefix: str = "") -> dict[str, str]:

@@ -74,12 +74,13 @@ class Imported:
 
 
 def written(jobs: list[Imported], folder: Path) -> list[Imported]:
-    """Write the jobs into the folder, each under a name of its own."""
+    """Write the jobs into the folder, each under a name of its own, and so the scripts."""
     seen: dict[str, int] = {}
+    scripts = [job.script_name for job in jobs]
     for job in jobs:
         seen[job.job] = seen.get(job.job, 0) + 1
-        if seen[job.job] > 1:
-            job.rename(f"{job.job}_{seen[job.job]}")
+        if seen[job.job] > 1 or scripts.count(job.script_name) > 1:
+            job.rename(job.job if seen[job.job] == 1 else f"{job.job}_{seen[job.job]}")
         job.write(folder)
     return jobs
 

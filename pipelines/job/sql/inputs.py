@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import sqlglot
 from sqlglot import exp
 
+from pipelines.core.columns import is_called
 from pipelines.core.errors import did_you_mean
 from pipelines.core.expressions import quoted
 from pipelines.core.model import Column, Input
@@ -151,7 +152,7 @@ class Inputs:
         """CREATE TABLE names the columns that the job file has, with their types."""
         known = {one.name.lower(): one for one in columns}
         for name, kind in table.columns:
-            column = known.pop(name.name.lower(), None)
+            column = known.pop(next((one for one in known if is_called(one, name.name)), ""), None)
             if column is None:
                 hint = did_you_mean(name.name, [one.name for one in columns])
                 raise self._places.refused(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from pipelines.core.columns import is_called
 from pipelines.core.errors import did_you_mean
 from pipelines.core.expressions import quoted
 from pipelines.core.steps import SYSTEM_TIMESTAMP
@@ -70,8 +71,8 @@ class Source:
     """Is it an element of APPLY, whose name alone is the whole element?"""
 
     def field(self, name: str) -> Field | None:
-        """The column of that name in any case."""
-        return next((one for one in self.fields if one.name.lower() == name.lower()), None)
+        """The column of that name in any case, or of the name that it is stored under."""
+        return next((one for one in self.fields if is_called(one.name, name)), None)
 
     def under(self, name: str) -> Source:
         """The same source in a row that is the struct ``name`` of a larger row."""
@@ -172,7 +173,7 @@ class RowScope:
             match value.type:
                 case Record(properties):
                     known = [one for one, _ in properties]
-                    found = next((one for one in properties if one[0].lower() == name.lower()), None)
+                    found = next((one for one in properties if is_called(one[0], name)), None)
                     if found is None:
                         raise self.places.refused(
                             node, f"the record has no property '{name}'; {did_you_mean(name, known)}"

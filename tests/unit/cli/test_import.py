@@ -94,7 +94,7 @@ def test_a_project_with_samples_is_complete(tmp_path: Path, capsys: pytest.Captu
         "ReadAt": "string",
         "Celsius": "double",
         "Model": "string",
-        "Device": "struct<`id`: string,`slots`: array<bigint>>",
+        "Device": "struct<`Id`: string,`Slots`: array<bigint>>",
     }
     assert columns(job, "machines") == {"Id": "string", "Line": "string"}
     assert job.ordering("telemetry_hub") == StreamAnalyticsOrdering(late_arrival_us=5 * SECOND)
@@ -145,7 +145,7 @@ def test_the_columns_of_a_script_alone_are_guessed_from_their_use(
     job = job_in(tmp_path / "out", "alerts")
     assert columns(job, "telemetry_hub") == {
         "ReadAt": "timestamp",
-        "Device": "struct<`id`: string>",
+        "Device": "struct<`Id`: string>",
         "Celsius": "double",
         "Model": "string",
     }
@@ -176,6 +176,27 @@ def test_samples_may_be_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     (tmp_path / "cars.json").write_text('[{"plate": "A", "toll": 1}, {"plate": "B", "toll": 2.5, "at": null}]')
     imported(capsys, "asa", tmp_path / "all.asaql", "--out", tmp_path, "--samples", f"Cars={tmp_path}/cars.json")
     assert columns(job_in(tmp_path, "all"), "cars") == {"plate": "string", "toll": "double", "at": "string"}
+
+
+def test_documents_of_a_sample_may_follow_each_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "seen.json").write_text('{"a": 1}{"a": 2.5}\n{\n"b": true}')
+    (tmp_path / "q.asaql").write_text("SELECT a FROM x")
+    imported(capsys, "asa", tmp_path / "q.asaql", "--samples", f"x={tmp_path / 'seen.json'}", "--out", tmp_path / "out")
+    assert columns(job_in(tmp_path / "out", "q"), "x") == {"a": "double", "b": "boolean"}
+
+
+def test_jobs_of_one_template_have_scripts_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    resources = [
+        {
+            "type": "Microsoft.StreamAnalytics/streamingjobs",
+            "name": name,
+            "properties": {"transformation": {"properties": {"query": f"SELECT a INTO {name} FROM x"}}},
+        }
+        for name in ("hot", "cold")
+    ]
+    (tmp_path / "both.json").write_text(json.dumps({"resources": resources}))
+    imported(capsys, "asa", tmp_path / "both.json", "--out", tmp_path / "out")
+    assert [job_in(tmp_path / "out", name).steps.outputs[0].name for name in ("hot", "cold")] == ["hot", "cold"]
 
 
 def test_create_table_says_the_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -112,6 +112,21 @@ def test_a_partition_beyond_the_input_s_last_is_quarantined(tmp_path: Path) -> N
     assert [one.reason for one in summary.refused] == ["input_partition is beyond 1, the input's last"]
 
 
+@pytest.mark.parametrize("end", ["jsonl", "csv"])
+def test_a_column_may_be_written_in_another_case(tmp_path: Path, end: str) -> None:
+    text = {
+        "jsonl": '{"arrival_time": "2026-01-01T12:07:00Z", "input_partition": 0, "sequence": 7,'
+        ' "AT": "2026-01-01T12:05:00Z", "Booth": "b", "booth": "a", "N": 3, "x": 0.5}',
+        "csv": "Arrival_Time,input_partition,sequence,AT,booth,N,x\n"
+        "2026-01-01T12:07:00Z,0,7,2026-01-01T12:05:00Z,a,3,0.5",
+    }
+    path = tmp_path / f"cars.{end}"
+    path.write_text(text[end])
+    ingest(JOB, "cars", [path], tmp_path / "house")
+    (row,) = _rows(tmp_path)
+    assert (row["at"], row["booth"], row["n"]) == ("2026-01-01T12:05:00Z", "a", 3)
+
+
 def test_unknown_keys_are_ignored_and_counted(tmp_path: Path) -> None:
     summary = _ingest(tmp_path, record(1, colour="red"), record(2), record(3, colour="blue"))
     assert summary.warnings == ("'colour' is not a column of input cars; it was ignored in 2 record(s)",)

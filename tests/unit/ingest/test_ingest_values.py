@@ -43,6 +43,8 @@ NOON_US = 1_767_268_800_000_000  # 2026-01-01T12:00:00Z
         ("array<string>", '["a"]', ["a"]),
         ("map<string,double>", {"a": JsonNumber("1.5")}, [("a", 1.5)]),
         ("struct<a: int, b: array<string>>", {"a": 1}, {"a": 1, "b": None}),
+        ("struct<a_b: int, _1: int>", {"A b": 1, "1": 2}, {"a_b": 1, "_1": 2}),
+        ("struct<Aa: int, b: int>", {"aA": 1, "B": 2, "b": 3, "c": 4}, {"Aa": 1, "b": 3}),
     ],
 )
 def test_a_value_that_fits_is_stored_exactly(kind: str, value: Any, stored: Any) -> None:
@@ -83,7 +85,7 @@ def test_a_value_that_fits_is_stored_exactly(kind: str, value: Any, stored: Any)
         ("array<int>", ["x"]),
         ("array<int>", "zz"),
         ("map<string,int>", {"a": "x"}),
-        ("struct<a: int>", {"b": 1}),
+        ("struct<a: int>", {"a": "x"}),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused_and_its_neighbours_are_not(kind: str, value: Any) -> None:
