@@ -55,12 +55,32 @@ class Broker:
         config = {"bootstrap.servers": self.address, "enable.idempotence": "true", "linger.ms": "5", **config}
         return Producer({**config, **_QUIET})
 
-    def send(self, topic: str, bodies: Sequence[bytes | str | None], partition: int = 0, **settings: str) -> None:
-        """Messages to one partition, all of them there when this returns."""
+    def send(
+        self,
+        topic: str,
+        bodies: Sequence[bytes | str | None],
+        partition: int = 0,
+        *,
+        transactional: bool = False,
+        **settings: str,
+    ) -> None:
+        """Messages to one partition, all of them there when this returns; ``transactional``: as one transaction."""
+        if transactional:
+            settings["transactional_id"] = f"{topic}-{partition}"
         producer = self.producer(**settings)
+        if transactional:
+            producer.init_transactions(60)
+            producer.begin_transaction()
         for body in bodies:
-            producer.produce(topic, body, partition=partition)
+            while True:
+                try:
+                    producer.produce(topic, body, partition=partition)
+                    break
+                except BufferError:  # its queue is full
+                    producer.poll(0.1)
             producer.poll(0)
+        if transactional:
+            producer.commit_transaction(60)
         assert producer.flush(60) == 0
 
 
