@@ -9,6 +9,7 @@ import dagster as dg
 
 from assets.errors import as_failure
 from assets.keys import SPARK_POOL, arrivals_key
+from assets.new_arrivals import about_ingest, ingest_all
 from assets.ranges import days_in, key_of, range_of
 from assets.tables import about_table
 from pipelines.core.errors import UsageError
@@ -24,8 +25,9 @@ from resources.spark import SparkResource
 
 _ABOUT = """What arrived, as the broker received it: the logs that the job reads, by the UTC day of arrival.
 
-Tables {tables}. `tailrace ingest` fills them. Materialising a day writes nothing: it reads the logs and reports rows,
-partitions, first and last arrival and batches of that day. A day without rows is a day without arrivals; whether more
+Tables {tables}. Materialising a day first ingests what is new in the sources of the inputs that have one, of all days;
+the others are filled by `tailrace ingest`. Then it reads the logs and reports rows, partitions, first and last arrival
+and batches of that day. A day without rows is a day without arrivals; whether more
 can still come is in `settled` of the results."""
 
 
@@ -47,6 +49,7 @@ def arrivals_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.Ass
         context: dg.AssetExecutionContext, spark: SparkResource, lakehouse: LakehouseResource
     ) -> dg.MaterializeResult[None]:
         with as_failure():
+            ingested = about_ingest(lakehouse.lakehouse, ingest_all(context, job, lakehouse.lakehouse))
             ends = {part.name: _end_of(lakehouse.lakehouse, part.name) for part in job.logs}
             days = range_of(context)
             found = [
@@ -55,6 +58,7 @@ def arrivals_asset(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.Ass
             about: dict[str, dg.MetadataValue] = {
                 f"{name}_end_of_log": dg.MetadataValue.text(end or "empty") for name, end in ends.items()
             }
+            about |= ingested
             if len(tables) == 1:
                 about |= about_table(lakehouse.lakehouse, tables[0], job)
         by_day: dict[date, list[ArrivedDay]] = defaultdict(list)
@@ -75,7 +79,7 @@ def _end_of(lakehouse: Lakehouse, input_name: str) -> str | None:
         raise UsageError(
             f"the input {input_name} has no arrival log yet: there is no table {arrivals_table(input_name)}"
             f" in {lakehouse.root}",
-            hint=f"load it with 'tailrace ingest JOB --input {input_name} FILE...'",
+            hint=f"load it with 'tailrace ingest JOB --input {input_name} FILE...', or give the input a source",
         )
     end_us = end_of_log(log_files(log))
     return None if end_us is None else format_instant(end_us)

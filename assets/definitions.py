@@ -15,6 +15,7 @@ from assets.broken import broken_asset, broken_check
 from assets.checks import spark_checks
 from assets.compared import matches_stream_check, reconciliation_asset, report_asset
 from assets.days_job import days_job
+from assets.new_arrivals import ingest_job, new_arrivals_sensor, with_source
 from assets.partitions import daily
 from assets.replay_job import replay_job
 from assets.replayed import replayed_assets
@@ -61,6 +62,7 @@ def _build(folder: Path | None, root: str) -> dg.Definitions:
 def _of_job(job: Job, path: Path, lakehouse: Lakehouse) -> dg.Definitions:
     partitions = daily(job, lakehouse)
     started = automation()
+    sourced = bool(with_source(job))
     return dg.Definitions(
         assets=[
             arrivals_asset(job, partitions),
@@ -70,11 +72,12 @@ def _of_job(job: Job, path: Path, lakehouse: Lakehouse) -> dg.Definitions:
             report_asset(job, partitions),
         ],
         asset_checks=[*spark_checks(job), matches_stream_check(job)],
-        jobs=[replay_job(job, partitions), days_job(job)],
-        schedules=[daily_schedule(job.name, path, lakehouse, partitions, started=started)],
+        jobs=[replay_job(job, partitions), days_job(job), *([ingest_job(job, partitions)] if sourced else [])],
+        schedules=[daily_schedule(job.name, path, lakehouse, partitions, waits=sourced, started=started)],
         sensors=[
             stale_sensor(job.name, path, lakehouse, partitions, started=started),
             lost_sensor(job.name, path, lakehouse, started=started),
+            *([new_arrivals_sensor(job.name, path, lakehouse, started=started)] if sourced else []),
         ],
     )
 

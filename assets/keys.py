@@ -73,3 +73,8 @@ def replay_name(job_name: str) -> str:
 def days_name(job_name: str) -> str:
     """``<job>_days``: the assets of whole days."""
     return f"{job_name}_days"
+
+
+def ingest_name(job_name: str) -> str:
+    """``<job>_ingest``: what is new in the sources."""
+    return f"{job_name}_ingest"

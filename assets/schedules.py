@@ -15,6 +15,8 @@ from pipelines.quality.freshness import is_replayed, newest_settled_day, stale_d
 
 CRON = "30 1 * * *"
 """01:30 UTC: the day is over, and so is the late tolerance of most jobs."""
+WAITING_CRON = "*/15 * * * *"
+"""Of a job whose arrivals come from a source: the day is replayed once ingest has settled it, whenever that is."""
 
 
 def daily_schedule(
@@ -23,14 +25,15 @@ def daily_schedule(
     lakehouse: Lakehouse,
     partitions: dg.PartitionsDefinition[str],
     *,
+    waits: bool,
     started: bool,
 ) -> dg.ScheduleDefinition:
-    """``<job>_daily``: replays the newest settled day, or skips with the reason."""
+    """``<job>_daily``: replays the newest settled day, or skips with the reason. ``waits``: for a source."""
 
     @dg.schedule(
         name=f"{job_name}_daily",
         job_name=days_name(job_name),
-        cron_schedule=CRON,
+        cron_schedule=WAITING_CRON if waits else CRON,
         execution_timezone="UTC",
         default_status=dg.DefaultScheduleStatus.RUNNING if started else dg.DefaultScheduleStatus.STOPPED,
         description=(

@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from pipelines.cli.common import FROM, JOB, TO, context, emit, find_job, output_range
-from pipelines.core.errors import UsageError
+from pipelines.core.errors import TailraceError, UsageError
 from pipelines.core.model import Job
+from pipelines.lakehouse.root import Lakehouse
 
 AS_OF = Annotated[
     list[str] | None,
@@ -25,8 +26,28 @@ def plan(job: JOB, from_: FROM = None, to: TO = None, as_of: AS_OF = None) -> No
 
     found = find_job(job)
     built = make_plan(found, output_range(from_, to), context().lakehouse, as_of=versions(found, as_of))
-    lines = (line if number == 0 else f"  {line}" for number, line in enumerate(describe_plan(built)))
-    emit({**built.as_dict(), "stages": [*map(describe, stages_of(built))]}, lines)
+    sources = _sources(found)
+    lines = [line if number == 0 else f"  {line}" for number, line in enumerate(describe_plan(built))]
+    lines += [f"  {name}: {sentence}" for name, sentences in sources.items() for sentence in sentences]
+    emit({**built.as_dict(), "stages": [*map(describe, stages_of(built))], "sources": sources}, lines)
+
+
+def _sources(job: Job) -> dict[str, list[str]]:
+    """What each source has that the log has not, and what bounds exactness; of one out of reach, why."""
+    from pipelines.ingest.from_source import unread
+
+    found = {}
+    for part in job.logs:
+        if part.source is None:
+            continue
+        try:
+            new = unread(Lakehouse.at(context().lakehouse), part)
+        except TailraceError as error:
+            found[part.name] = [f"the source cannot be looked at: {error}"]
+        else:
+            waiting = [f"the source has {new.size} {new.unit} that are not ingested"] if new.size else []
+            found[part.name] = [*waiting, *new.notes]
+    return found
 
 
 def versions(job: Job, given: list[str] | None) -> int | dict[str, int] | None:

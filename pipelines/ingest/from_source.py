@@ -20,6 +20,7 @@ from deltalake import DeltaTable, Transaction
 
 from pipelines.core.errors import EnvironmentUnfit, UsageError
 from pipelines.core.model import Input, Job
+from pipelines.core.sources import Kafka
 from pipelines.ingest.batch import Batch, IngestSummary, attempted, input_of
 from pipelines.ingest.readers import Chunk
 from pipelines.ingest.sources.open import open_reader
@@ -104,6 +105,27 @@ def bookmark_of(part: Input, log: DeltaTable | None, reader: Reader) -> Bookmark
         f"the commit with the bookmark of arrivals/{part.name} is no longer in the table's log",
         hint="keep the Delta log longer (delta.logRetentionDuration); ingest by files what is missing",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """What a source has behind the bookmark: bytes, of a topic offsets; and sentences on what bounds exactness.
+    ``state`` changes when more is there, and when something was ingested."""
+
+    input: str
+    size: int
+    unit: str
+    notes: tuple[str, ...]
+    state: str
+
+
+def unread(lakehouse: Lakehouse, part: Input) -> Unread:
+    """What is new in the source of an input; raises as :func:`ingest_source`."""
+    reader = open_reader(part)
+    begin = bookmark_of(part, lakehouse.open(arrivals_table(part.name)), reader)
+    size = reader.size(begin)
+    unit = "offset(s)" if isinstance(part.source, Kafka) else "byte(s)"
+    return Unread(part.name, size, unit, tuple(reader.notes(begin)), f"{_batch_id(part.name, begin)} {size}")
 
 
 def _attempt(

@@ -70,7 +70,7 @@ class CaptureReader:
 
     def notes(self, bookmark: Bookmark) -> list[str]:
         """Partitions that were not expected, files that are gone, and, once read, coarse times."""
-        notes = partition_notes(self._part, {_partition(file) for file in self._found}, map(int, bookmark))
+        notes = partition_notes(self._part, {_partition(file) for file in self._found}, bookmark)
         there = {_key(file) for file in self._found}
         notes += [
             f"the last file that was read of input partition {partition} is gone: whether others were removed before"

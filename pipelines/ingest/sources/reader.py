@@ -85,9 +85,9 @@ def count_before(until_us: int | None, arrival_us: Sequence[int | None]) -> int:
     return sum(1 for _ in takewhile(lambda us: us is None or us < until_us, arrival_us))
 
 
-def partition_notes(part: Input, there: Iterable[int], before: Iterable[int]) -> list[str]:
+def partition_notes(part: Input, there: Iterable[int], before: Iterable[int | str]) -> list[str]:
     """Sentences about the partitions of a source that the job file, or the batches ``before``, do not know."""
-    known = set(before)
+    known = set(map(int, before))
     partitions = sorted(there)
     notes = [
         f"input partition {one} is new since the last batch: results that are settled did not wait for it"

@@ -6,6 +6,7 @@ from pipelines.core import model
 from pipelines.core.time import DAY, format_duration, format_instant
 from pipelines.job.describe import atlas, stream_analytics, stream_insight
 from pipelines.job.describe.shared import window_sentences
+from pipelines.job.describe.sources import source_sentences
 from pipelines.job.describe.steps import reference_sentences, script_remarks, step_sentences
 from pipelines.job.limits import job_windows
 from pipelines.plan.bounded_reads import why_whole_log
@@ -79,6 +80,7 @@ def remarks(job: model.Job) -> list[str]:
             found.append(f"{name}: without timestamp_by the ordering policy does not apply")
         if isinstance(ordering, model.StreamInsightOrdering) and not stream_insight.advances(ordering):
             found.append(f"{name}: nothing advances time but punctuations in the log")
+    found += [sentence for part in job.logs for sentence in source_sentences(part)]
     return found if job.steps is None else [*found, *script_remarks(job.steps)]
 
 

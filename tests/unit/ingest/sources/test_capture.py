@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import source_rows
 from capture_files import message, write_capture
+from lakehouse_samples import JOB_TEXT
 from source_rows import event
 
+from pipelines.cli.main import run
 from pipelines.core.errors import DataRefused, UsageError
 from pipelines.core.model import Job
 from pipelines.ingest.batch import IngestSummary
@@ -163,3 +166,30 @@ def test_a_damaged_file_writes_nothing(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no folder"):
         ingest(tmp_path)
+
+
+def test_check_and_plan_say_what_bounds_exactness(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = f"{{kind: eventhubs_capture, path: {tmp_path}/hub, events_per_message: many}}"
+    text = JOB_TEXT.replace("timestamp_by: at", f"timestamp_by: at, partitions: 2, source: {source}")
+    (tmp_path / "cars.yaml").write_text(text)
+    told = tailrace(capsys, "check", tmp_path)
+    assert "the sequence of an event is its message's times 65536" in " ".join(told["warnings"])
+    assert "an arrival time of whole seconds" in " ".join(told["warnings"])
+    write_capture(tmp_path / "hub", 0, "2026-01-01T12:05:00", [message(1, "2026-01-01T12:01:00Z", event(1))])
+    assert tailrace(capsys, "ingest", tmp_path, "--input", "cars")["appended"] == 1
+    write_capture(tmp_path / "hub", 2, "2026-01-01T12:05:00", [message(1, "2026-01-01T12:01:00Z", event(1))])
+    (tmp_path / "hub/0/2026/01/01/12/05/00.avro").unlink()
+    sentences = " ".join(tailrace(capsys, "plan", tmp_path)["sources"]["cars"])
+    assert "byte(s) that are not ingested" in sentences
+    assert "input partition 2 is new since the last batch" in sentences
+    assert "the job file says 'partitions: 2'" in sentences
+    assert "the last file that was read of input partition 0 is gone" in sentences
+    (tmp_path / "hub/2/2026/01/01/12/05/00.avro").unlink()
+    (tmp_path / "hub").rename(tmp_path / "gone")
+    assert "the source cannot be looked at" in tailrace(capsys, "plan", tmp_path)["sources"]["cars"][0]
+
+
+def tailrace(capsys: pytest.CaptureFixture[str], command: str, folder: Path, *more: str) -> Any:
+    options = ["--json", "--lakehouse", str(folder / "house")]
+    run([command, str(folder / "cars.yaml"), *more, *options])
+    return json.loads(capsys.readouterr().out)
