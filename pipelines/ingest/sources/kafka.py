@@ -106,7 +106,7 @@ class KafkaReader:
 
     def notes(self, bookmark: Bookmark) -> list[str]:
         """Partitions that were not expected, what retention and compaction removed, and times of producers."""
-        notes = partition_notes(self._part, self._ends, map(int, bookmark))
+        notes = partition_notes(self._part, self._ends, bookmark)
         for number, (low, _) in self._ends.items():
             expected = bookmark.get(str(number), 0)
             if low > expected:
