@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from deltalake import DeltaTable, Transaction
 
@@ -89,18 +89,35 @@ def bookmark_of(part: Input, log: DeltaTable | None, reader: Reader) -> Bookmark
 
     Raises :class:`UsageError` if it belongs to another source, :class:`EnvironmentUnfit` if its commit is gone.
     """
-    if log is None or log.transaction_version(_application(part.name)) is None:
+    found = _newest_bookmark(part, log)
+    if found is None:
         return {}
+    if found["source"] != reader.identity:
+        raise UsageError(
+            f"the log arrivals/{part.name} was filled from {found['source']}, not from {reader.identity}",
+            hint="use another input name for another source",
+        )
+    bookmark: Bookmark = found["at"]
+    return bookmark
+
+
+def complete_until(part: Input, log: DeltaTable) -> dict[int, int]:
+    """Until when the log is known to have all of an input partition, in microseconds, though nothing arrived; only
+    partitions of which the source says it."""
+    found = _newest_bookmark(part, log) if part.source is not None else None
+    ends = {} if found is None else found["at"]
+    return {
+        int(place): end["complete_us"] for place, end in ends.items() if isinstance(end, dict) and "complete_us" in end
+    }
+
+
+def _newest_bookmark(part: Input, log: DeltaTable | None) -> dict[str, Any] | None:
+    if log is None or log.transaction_version(_application(part.name)) is None:
+        return None
     for _, about in commits(log):
         if "bookmark" in about:
-            found = json.loads(about["bookmark"])
-            if found["source"] != reader.identity:
-                raise UsageError(
-                    f"the log arrivals/{part.name} was filled from {found['source']}, not from {reader.identity}",
-                    hint="use another input name for another source",
-                )
-            bookmark: Bookmark = found["at"]
-            return bookmark
+            found: dict[str, Any] = json.loads(about["bookmark"])
+            return found
     raise EnvironmentUnfit(
         f"the commit with the bookmark of arrivals/{part.name} is no longer in the table's log",
         hint="keep the Delta log longer (delta.logRetentionDuration); ingest by files what is missing",
@@ -163,8 +180,8 @@ def _application(input_name: str) -> str:
 
 
 def _record(lakehouse: Lakehouse, job: Job, summary: IngestSummary, started: datetime) -> None:
-    """One row in the ledger; none where nothing was new."""
-    if summary.version is None:
+    """One row in the ledger; none where there was no new record."""
+    if not (summary.appended or summary.quarantined or summary.duplicates):
         return
     table = arrivals_table(summary.input)
     runs.record(
