@@ -36,8 +36,9 @@ class Broker:
         return AdminClient({"bootstrap.servers": self.address, **_QUIET})
 
     def create(self, topic: str, partitions: int = 1, **settings: str) -> str:
-        """A topic that keeps the broker's time, unless ``settings`` differ; names have ``_`` for a dot."""
-        config = {"message.timestamp.type": "LogAppendTime"}
+        """A topic that keeps the broker's time, and messages of any time, unless ``settings`` differ; their names have
+        ``_`` for a dot."""
+        config = {"message.timestamp.type": "LogAppendTime", "retention.ms": "-1"}
         config |= {name.replace("_", "."): value for name, value in settings.items()}
         created = self.admin.create_topics([NewTopic(topic, partitions, 1, config=config)])
         created[topic].result(30)

@@ -52,8 +52,8 @@ def payload(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def to_topic(broker: Broker, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """A topic with the time of arrival as the time of the producer, which nothing removes."""
-    topic = broker.create("departures", 3, message_timestamp_type="CreateTime", retention_ms="-1")
+    """A topic with the time of arrival as the time of the producer."""
+    topic = broker.create("departures", 3, message_timestamp_type="CreateTime")
     producer = broker.producer(queue_buffering_max_messages="1000000", compression_type="zstd")
     for row in rows:
         at_ms = round(row["arrival_time"].timestamp() * 1000)
