@@ -10,6 +10,7 @@ meanwhile, the commit fails and everything is judged again. Small files are put 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import tempfile
 from collections import Counter
@@ -41,6 +42,8 @@ from pipelines.lakehouse.layout import arrivals_table, quarantine_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import LOG_COLUMNS, SOURCE_TIME, alike, arrivals_schema
 
+COUNTS = ("appended", "quarantined", "duplicates", "held_at_last")
+"""What the metadata of a batch's commit, and the ledger, count."""
 _ATTEMPTS = 5
 _BATCH_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 
@@ -267,8 +270,7 @@ class Batch:
         duplicates, refused = self.reading.repeats.settle(self.log, rows.reader())
         quarantine.add(refused)
         quarantine.write(lakehouse, quarantine_table(self.part.name))
-        self._write_arrivals(lakehouse, rows, metadata, transaction)
-        return replace(
+        done = replace(
             about,
             events=rows.count - self.reading.punctuations,
             punctuations=self.reading.punctuations,
@@ -282,8 +284,12 @@ class Batch:
             ),
             first_arrival_us=rows.first_us,
             last_arrival_us=rows.last_us,
-            version=version_of(lakehouse, arrivals_table(self.part.name), {"batch_id": self.batch_id}),
         )
+        counts = {name: str(getattr(done, name)) for name in COUNTS}
+        more = {**metadata, **counts, "warnings": json.dumps([*done.warnings, *done.notes])}
+        self._write_arrivals(lakehouse, rows, more, transaction)
+        version = version_of(lakehouse, arrivals_table(self.part.name), {"batch_id": self.batch_id})
+        return replace(done, version=version)
 
     def _write_arrivals(
         self, lakehouse: Lakehouse, rows: SortedRuns, metadata: dict[str, str], transaction: Transaction

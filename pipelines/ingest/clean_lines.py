@@ -1,8 +1,9 @@
 """Clean JSON lines as typed columns at once, by Arrow's parser.
 
 The exact path (:func:`~pipelines.ingest.values.decode_json`, then value by value) defines what a line means. Lines are
-clean where Arrow cannot differ from it: each line is one object, no key occurs twice, each value has the JSON type that
-its column has, no key is another form of a column's name, and it is known in how many lines each unknown key occurs. All other lines take the exact path.
+clean where Arrow cannot differ from it: each line is one object, no key occurs twice or is another form of a column's
+name, each value has the JSON type that its column has, and it is known in how many lines each unknown key occurs. All
+other lines take the exact path.
 """
 
 from __future__ import annotations

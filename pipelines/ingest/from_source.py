@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from deltalake import DeltaTable, Transaction
 
 from pipelines.core.errors import EnvironmentUnfit, UsageError
 from pipelines.core.model import Input, Job
 from pipelines.core.sources import Kafka
-from pipelines.ingest.batch import Batch, IngestSummary, attempted, input_of
+from pipelines.ingest.batch import COUNTS, Batch, IngestSummary, attempted, input_of
 from pipelines.ingest.readers import Chunk
 from pipelines.ingest.sources.open import open_reader
 from pipelines.ingest.sources.reader import Bookmark, Reader
@@ -74,13 +73,15 @@ def ingest_source(
             f"input {part.name} has no source", hint="name files, or give it a 'source' in the job file", key="--input"
         )
     lakehouse.require_writable()
-    reader, started = open_reader(part), datetime.now(UTC)
+    reader, about = open_reader(part), {"job": job.name, "started_at": datetime.now(UTC).isoformat()}
+    _record(lakehouse, job, part)  # of a batch whose process was killed right after its commit
 
     def attempt(log: DeltaTable | None) -> IngestSummary:
-        return _attempt(lakehouse, part, reader, log, until_us, progress)
+        return _attempt(lakehouse, part, reader, log, until_us, about, progress)
 
     summary = attempted(lakehouse, part, attempt, progress)
-    _record(lakehouse, job, summary, started)
+    if summary.version is not None:
+        _record(lakehouse, job, part)
     return summary
 
 
@@ -89,18 +90,40 @@ def bookmark_of(part: Input, log: DeltaTable | None, reader: Reader) -> Bookmark
 
     Raises :class:`UsageError` if it belongs to another source, :class:`EnvironmentUnfit` if its commit is gone.
     """
-    if log is None or log.transaction_version(_application(part.name)) is None:
+    found = _newest_bookmark(part, log)
+    if found is None:
         return {}
-    for _, about in commits(log):
+    if found["source"] != reader.identity:
+        raise UsageError(
+            f"the log arrivals/{part.name} was filled from {found['source']}, not from {reader.identity}",
+            hint="use another input name for another source",
+        )
+    bookmark: Bookmark = found["at"]
+    return bookmark
+
+
+def complete_until(part: Input, log: DeltaTable) -> dict[int, int]:
+    """Until when the log is known to have all of an input partition, in microseconds, though nothing arrived; only
+    partitions of which the source says it."""
+    found = _newest_bookmark(part, log) if part.source is not None else None
+    ends = {} if found is None else found["at"]
+    return {
+        int(place): end["complete_us"] for place, end in ends.items() if isinstance(end, dict) and "complete_us" in end
+    }
+
+
+def _newest_bookmark(part: Input, log: DeltaTable | None) -> dict[str, Any] | None:
+    found = _newest_batch(part, log)
+    return None if found is None else json.loads(found[1]["bookmark"])
+
+
+def _newest_batch(part: Input, log: DeltaTable | None) -> tuple[int, dict[str, Any]] | None:
+    """The version and the metadata of the newest batch from a source."""
+    if log is None or log.transaction_version(_application(part.name)) is None:
+        return None
+    for version, about in commits(log):
         if "bookmark" in about:
-            found = json.loads(about["bookmark"])
-            if found["source"] != reader.identity:
-                raise UsageError(
-                    f"the log arrivals/{part.name} was filled from {found['source']}, not from {reader.identity}",
-                    hint="use another input name for another source",
-                )
-            bookmark: Bookmark = found["at"]
-            return bookmark
+            return version, about
     raise EnvironmentUnfit(
         f"the commit with the bookmark of arrivals/{part.name} is no longer in the table's log",
         hint="keep the Delta log longer (delta.logRetentionDuration); ingest by files what is missing",
@@ -129,7 +152,13 @@ def unread(lakehouse: Lakehouse, part: Input) -> Unread:
 
 
 def _attempt(
-    lakehouse: Lakehouse, part: Input, reader: Reader, log: DeltaTable | None, until_us: int | None, progress: Progress
+    lakehouse: Lakehouse,
+    part: Input,
+    reader: Reader,
+    log: DeltaTable | None,
+    until_us: int | None,
+    metadata: dict[str, str],
+    progress: Progress,
 ) -> IngestSummary:
     begin = bookmark_of(part, log, reader)
     progress.expect(reader.size(begin))
@@ -150,7 +179,8 @@ def _attempt(
             return about
         number = 1 + ((log.transaction_version(_application(part.name)) if log is not None else None) or 0)
         bookmark = json.dumps({"source": reader.identity, "at": end}, sort_keys=True)
-        return work.commit(lakehouse, about, {"bookmark": bookmark}, Transaction(_application(part.name), number))
+        metadata = {**metadata, "bookmark": bookmark}
+        return work.commit(lakehouse, about, metadata, Transaction(_application(part.name), number))
 
 
 def _batch_id(name: str, begin: Bookmark) -> str:
@@ -162,28 +192,31 @@ def _application(input_name: str) -> str:
     return f"tailrace/source/{input_name}"
 
 
-def _record(lakehouse: Lakehouse, job: Job, summary: IngestSummary, started: datetime) -> None:
-    """One row in the ledger; none where nothing was new."""
-    if summary.version is None:
+def _record(lakehouse: Lakehouse, job: Job, part: Input) -> None:
+    """The ledger's row of the newest batch of this job, as its commit describes it, unless it is there or there was no
+    new record. Its run id is the batch's."""
+    table = arrivals_table(part.name)
+    found = _newest_batch(part, lakehouse.open(table))
+    if found is None or found[1]["job"] != job.name:
         return
-    table = arrivals_table(summary.input)
+    version, about = found
+    counts = {name: int(about[name]) for name in COUNTS}
+    if not any(counts.values()) or any(run["run_id"] == about["batch_id"] for run in runs.runs_of(lakehouse, job.name)):
+        return
     runs.record(
         lakehouse,
         {
-            "run_id": uuid.uuid4().hex,
+            "run_id": about["batch_id"],
             "job": job.name,
             "kind": KIND,
-            "reason": f"input {summary.input}, batch {summary.batch_id}",
+            "reason": f"what was new in the source of {part.name}",
             "status": runs.SUCCEEDED,
             "job_fingerprint": job.fingerprint,
-            "appended": summary.appended,
-            "quarantined": summary.quarantined,
-            "duplicates": summary.duplicates,
-            "held_at_last": summary.held_at_last,
-            "warnings": [*summary.warnings, *summary.notes],
-            "rows_written": {table: summary.appended},
-            "versions_written": {table: summary.version},
-            "started_at": started,
+            **counts,
+            "warnings": json.loads(about["warnings"]),
+            "rows_written": {table: counts["appended"]},
+            "versions_written": {table: version},
+            "started_at": datetime.fromisoformat(about["started_at"]),
             "finished_at": datetime.now(UTC),
             "process": runs.this_process(),
         },

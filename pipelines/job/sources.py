@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "delta": schema.DeltaSection,
     "files": schema.FilesSection,
 }
+_SECRET = re.compile(r"password|secret|\.key\.pem$")
+_VARIABLE = re.compile(r"\$\{\w+\}")
 _TOKEN = re.compile(r"\{(\w+)\}")
 _TOKENS = ("Namespace", "EventHub", "PartitionId", "Year", "Month", "Day", "Hour", "Minute", "Second")
 _LOG_FIELDS = ("arrival_time", "input_partition", "sequence", "kind", "punctuation_time", "cause")
@@ -41,6 +44,8 @@ def build_source(file: JobFile, data: dict[str, Any], columns: tuple[Column, ...
                 _place(file, section.path), section.pattern, section.body, section.events_per_message
             )
         case schema.KafkaSection():
+            for name, value in section.properties.items():
+                file.at((*path, "properties", name), partial(_check_secret, name, value))
             return sources.Kafka(
                 section.bootstrap_servers,
                 section.topic,
@@ -74,6 +79,11 @@ def _check_pattern(pattern: str) -> None:
             raise ValueError(f"there is no token '{{{token}}}'; {did_you_mean(token, _TOKENS)}")
     if "PartitionId" not in tokens:
         raise ValueError("lacks {PartitionId}: the files themselves do not name their partition")
+
+
+def _check_secret(name: str, value: str) -> None:
+    if _SECRET.search(name) and not _VARIABLE.fullmatch(value):
+        raise ValueError("is a secret: write ${NAME}, and set the environment variable NAME")
 
 
 def _fields(

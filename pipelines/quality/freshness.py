@@ -18,8 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.core.intervals import days_of, inside
-from pipelines.core.model import Job, OutputRange
+from pipelines.core.model import Input, Job, OutputRange
 from pipelines.core.time import DAY, MILLISECOND, day_of, format_instant, from_datetime, to_datetime
+from pipelines.ingest.from_source import complete_until
 from pipelines.lakehouse.arrival_log import log_files
 from pipelines.lakehouse.layout import arrivals_table, references_table
 from pipelines.lakehouse.log_changes import Change, changes_since, last_change
@@ -124,20 +125,21 @@ def _first_reasons(by_run: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
 def newest_settled_day(lakehouse: Lakehouse, job: Job) -> Settled:
     """The newest UTC day that no later arrival of a living partition can change.
 
-    Inside a partition arrival times never fall, so the log is complete up to the last arrival of the slowest partition:
-    the plan's own rule decides whether the log up to there settles a day. A partition without an arrival in the last
-    :data:`ALIVE_US` of its log is not waited for; if it delays a watermark, it still does.
+    Inside a partition arrival times never fall, so the log is complete up to the last arrival of the slowest partition,
+    or up to the time until which its source is known to have been silent: the plan's own rule decides whether the log
+    up to there settles a day. A partition without an arrival in the last :data:`ALIVE_US` of its log is not waited for;
+    if it delays a watermark, it still does.
     """
     slowest: tuple[int, str] | None = None
     for part in job.logs:
-        ends_us = living_partitions(lakehouse, part.name)
+        ends_us = _complete_partitions(lakehouse, part)
         if not ends_us:
             return Settled(None, f"the log of {part.name} is empty")
         place, end_us = min(ends_us.items(), key=lambda item: item[1])
         if slowest is None or end_us < slowest[0]:
             slowest = (end_us, f"{part.name}/{place}")
     assert slowest is not None, "a job has an input"
-    reason = f"the last arrival of the slowest partition, {slowest[1]}, was at {format_instant(slowest[0])}"
+    reason = f"the log has all of the slowest partition, {slowest[1]}, up to {format_instant(slowest[0])}"
     extent = _extent(lakehouse, job)
     assert extent is not None, "a living partition has an arrival"
     # a plan knows the log's end to the millisecond only, and both must agree
@@ -150,6 +152,13 @@ def newest_settled_day(lakehouse: Lakehouse, job: Job) -> Settled:
         why = logs.unsettled(midnights_us[-1] if midnights_us else last_us)
         return Settled(None, f"no day is settled: {why or reason}")
     return Settled(to_datetime(midnights_us[newest] - DAY).date(), reason)
+
+
+def _complete_partitions(lakehouse: Lakehouse, part: Input) -> dict[int | None, int]:
+    """Until when the log has all of each living partition: to its last arrival, or as far as the source was silent."""
+    log, ends_us = lakehouse.open(arrivals_table(part.name)), living_partitions(lakehouse, part.name)
+    silent_us = complete_until(part, log) if log is not None else {}
+    return {place: max(us, us if place is None else silent_us.get(place, us)) for place, us in ends_us.items()}
 
 
 def living_partitions(lakehouse: Lakehouse, input_name: str) -> dict[int | None, int]:

@@ -18,6 +18,7 @@ from pipelines.core.results import time_columns, window_of
 from pipelines.core.steps import SYSTEM_TIMESTAMP
 from pipelines.lakehouse.layout import OutputTable
 from pipelines.lakehouse.root import Lakehouse
+from pipelines.reconcile.live_files import live_files
 
 _CATALOG_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){1,2}")
 EMITTED_AT = "emitted_at"
@@ -50,8 +51,8 @@ def live_table(
     """The live table ``against`` (default: the job's) of an output, cut to ``output``.
 
     ``ours`` are the columns of the replay's table, of which ``keys`` must be there. ``against`` is a table under the
-    lakehouse root, a Delta folder or URI, or a catalog name. Raises :class:`UsageError` if there is no such table, or
-    it lacks a column that is needed.
+    lakehouse root, a Delta folder or URI, a folder of Parquet or JSON files, or a catalog name. Raises
+    :class:`UsageError` if there is no such table, or it lacks a column that is needed.
     """
     name = against or one.live
     frame, version, by_day = _open(spark, lakehouse, name, one, output)
@@ -105,8 +106,11 @@ def _open(
     place = str(Path(name).absolute()) if name.startswith((".", "~")) else name
     table = lakehouse.open(place)
     if table is None:
+        files = live_files(spark, lakehouse.uri(place))
+        if files is not None:
+            return files, None, False
         raise UsageError(
-            f"there is no table {name} with the live run's results in {lakehouse.root}",
+            f"there is no table {name} with the live run's results in {lakehouse.root}, and no folder of its files",
             hint="run 'tailrace stream JOB', or name the table with --against or in section 'stream' of the job file",
         )
     version = table.version()

@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from capture_files import message, write_capture
+from source_kills import MOMENTS, killed
 from source_rows import counts, event, ingest, rows, source_job
 
-_KILLED = """
-import os, signal, sys
-from pathlib import Path
-from pipelines.ingest import batch
-from source_rows import source_job, ingest
-
-def die(self, *_):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-def then_die(plain):
-    return lambda *given, **more: (plain(*given, **more), die(None))
-
-moment = sys.argv[1]
-if moment == "before the rows":
-    batch.Batch._write_arrivals = die
-elif moment == "while reading":
-    batch.SortedRuns.add = then_die(batch.SortedRuns.add)
-else:
-    batch.Batch._write_arrivals = then_die(batch.Batch._write_arrivals)
-ingest(source_job(sys.argv[2]), Path(sys.argv[3]))
-"""
-MOMENTS = ["while reading", "before the rows", "after the rows"]
+from pipelines.ingest.batch import COUNTS
+from pipelines.lakehouse.root import Lakehouse
+from pipelines.lakehouse.runs import runs_of
 
 
 def portion(root: Path, number: int) -> None:
@@ -52,14 +31,15 @@ def test_three_portions_with_kills_give_what_one_gives(tmp_path: Path, moment: s
     of, found = source_job(source), []
     for number in range(3):
         portion(tmp_path / "hub", number)
-        command = [sys.executable, "-c", _KILLED, moment, source, str(tmp_path / "three")]
-        killed = subprocess.run(command, env={"PYTHONPATH": ":".join(sys.path)}, check=False)
-        assert killed.returncode == -signal.SIGKILL
+        killed(moment, source, tmp_path / "three")
         found.append(ingest(of, tmp_path / "three"))
     once = ingest(of, tmp_path / "one")
     assert counts([once]) == {"appended": 18, "quarantined": 12, "duplicates": 6, "held_at_last": 0}
     if moment != "after the rows":
         assert counts(found) == counts([once])
     assert rows(of, tmp_path / "three") == rows(of, tmp_path / "one")
+    ledger = runs_of(Lakehouse.at(tmp_path / "three"), of.name)
+    assert {name: sum(run[name] for run in ledger) for name in COUNTS} == counts([once])
+    assert len(ledger) == 3
     refused = [sorted(rows(of, tmp_path / place, "quarantine"), key=str) for place in ("three", "one")]
     assert refused[0] == refused[1]

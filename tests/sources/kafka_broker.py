@@ -36,8 +36,9 @@ class Broker:
         return AdminClient({"bootstrap.servers": self.address, **_QUIET})
 
     def create(self, topic: str, partitions: int = 1, **settings: str) -> str:
-        """A topic that keeps the broker's time, unless ``settings`` differ; names have ``_`` for a dot."""
-        config = {"message.timestamp.type": "LogAppendTime"}
+        """A topic that keeps the broker's time, and messages of any time, unless ``settings`` differ; their names have
+        ``_`` for a dot."""
+        config = {"message.timestamp.type": "LogAppendTime", "retention.ms": "-1"}
         config |= {name.replace("_", "."): value for name, value in settings.items()}
         created = self.admin.create_topics([NewTopic(topic, partitions, 1, config=config)])
         created[topic].result(30)
@@ -55,12 +56,32 @@ class Broker:
         config = {"bootstrap.servers": self.address, "enable.idempotence": "true", "linger.ms": "5", **config}
         return Producer({**config, **_QUIET})
 
-    def send(self, topic: str, bodies: Sequence[bytes | str | None], partition: int = 0, **settings: str) -> None:
-        """Messages to one partition, all of them there when this returns."""
+    def send(
+        self,
+        topic: str,
+        bodies: Sequence[bytes | str | None],
+        partition: int = 0,
+        *,
+        transactional: bool = False,
+        **settings: str,
+    ) -> None:
+        """Messages to one partition, all of them there when this returns; ``transactional``: as one transaction."""
+        if transactional:
+            settings["transactional_id"] = f"{topic}-{partition}"
         producer = self.producer(**settings)
+        if transactional:
+            producer.init_transactions(60)
+            producer.begin_transaction()
         for body in bodies:
-            producer.produce(topic, body, partition=partition)
+            while True:
+                try:
+                    producer.produce(topic, body, partition=partition)
+                    break
+                except BufferError:  # its queue is full
+                    producer.poll(0.1)
             producer.poll(0)
+        if transactional:
+            producer.commit_transaction(60)
         assert producer.flush(60) == 0
 
 

@@ -34,18 +34,18 @@ def source_job(broker: Broker, topic: str, partitions: int | None = None, input:
     return job(**more, **({"arrival_regression": input} if input else {}))
 
 
-def taken(given: Job, house: Path, until: str | None = None) -> IngestSummary:
-    return ingest_source(given, "cars", house, until_us=None if until is None else parse_instant(until))
+def taken(given: Job, lakehouse: Path, until: str | None = None) -> IngestSummary:
+    return ingest_source(given, "cars", lakehouse, until_us=None if until is None else parse_instant(until))
 
 
-def rows(given: Job, house: Path, table: str = "arrivals") -> list[dict[str, Any]]:
-    found = rows_of(given, table, house)
+def rows(given: Job, lakehouse: Path, table: str = "arrivals") -> list[dict[str, Any]]:
+    found = rows_of(given, table, lakehouse)
     return [] if found is None else plain_rows(found)
 
 
-def places(given: Job, house: Path) -> list[tuple[int, int, int]]:
+def places(given: Job, lakehouse: Path) -> list[tuple[int, int, int]]:
     """Partition, sequence and ``n`` of each arrival."""
-    return sorted((row["input_partition"], row["sequence"], row["n"]) for row in rows(given, house))
+    return sorted((row["input_partition"], row["sequence"], row["n"]) for row in rows(given, lakehouse))
 
 
 def test_each_message_is_taken_once_at_the_broker_s_time(broker: Broker, tmp_path: Path) -> None:
@@ -163,10 +163,10 @@ def test_a_cut_beginning_a_new_partition_and_one_too_many_are_said(broker: Broke
     broker.send(topic, [body(9)], partition=1)
     summary = taken(given, tmp_path)
     assert (summary.events, summary.quarantined) == (2, 1)
-    told = "\n".join(summary.notes)
-    assert "begins at offset 6: retention has removed the messages from 4 on" in told
-    assert "input partition 1 is new since the last batch" in told
-    assert "'partitions: 1'" in told
+    notes = "\n".join(summary.notes)
+    assert "begins at offset 6: retention has removed the messages from 4 on" in notes
+    assert "input partition 1 is new since the last batch" in notes
+    assert "'partitions: 1'" in notes
 
 
 def test_a_topic_that_was_created_again_is_not_taken_for_the_old_one(broker: Broker, tmp_path: Path) -> None:

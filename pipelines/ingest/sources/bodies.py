@@ -6,32 +6,61 @@ import base64
 import csv
 import io
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from pipelines.core.model import Column
 from pipelines.core.sources import MANY, Body, EventsPerMessage
+from pipelines.ingest.clean_lines import clean_lines
 from pipelines.ingest.readers import Chunk, Refused
 from pipelines.ingest.sources.reader import Messages
-from pipelines.ingest.values import decode_json
-from pipelines.lakehouse.schema import TIMESTAMP
+from pipelines.ingest.values import decode_json, under_their_names
+from pipelines.lakehouse.schema import TIMESTAMP, arrow_type
 
 Event = dict[str, Any]
+_SMALLEST = 250
+"""Messages below which they are not divided further to find the clean ones."""
 
 
 class Decoder:
     """Makes chunks of messages. One event a message, unless ``events`` is ``many``."""
 
     def __init__(self, columns: Sequence[Column], body: Body, events: EventsPerMessage) -> None:
-        self._names = [column.name for column in columns]
+        self._types = pa.schema([(column.name, arrow_type(column.type)) for column in columns])
+        self._clean = clean_lines if body in ("json", "json_lines") else None
         self._decode = _FORMATS[body]
         self._text = _base64 if body == "avro" else _utf8
         self._many = events == "many"
 
+    def chunks(self, messages: Messages) -> Iterator[Chunk]:
+        """As :meth:`chunk`, in pieces, so that a message that is not clean JSON does not slow down all others."""
+        found, half = self._at_once(messages), len(messages.body) // 2
+        if found is None and half >= _SMALLEST:
+            yield from self.chunks(messages.part(slice(half)))
+            yield from self.chunks(messages.part(slice(half, None)))
+        else:
+            yield found or self._one_by_one(messages)
+
     def chunk(self, messages: Messages) -> Chunk:
         """The events of the messages; a message that cannot be read is refused as a whole."""
+        return self._at_once(messages) or self._one_by_one(messages)
+
+    def _at_once(self, messages: Messages) -> Chunk | None:
+        """The events of messages that are one clean object each; None where one is not."""
+        bodies = [body for body in messages.body if body is not None]
+        if self._clean is None or not bodies or len(bodies) < len(messages.body):
+            return None
+        found = self._clean(b"\n".join(bodies), self._types)
+        if found is None or len(found[0]) != len(bodies):
+            return None
+        batch, ignored = found
+        sequences = [sequence * (MANY if self._many else 1) for sequence in messages.sequence]
+        columns = dict(zip(self._types.names, batch.columns, strict=True))
+        return self._chunk(messages, columns, range(len(bodies)), sequences, [], ignored)
+
+    def _one_by_one(self, messages: Messages) -> Chunk:
         events: list[Event] = []
         taken: list[int] = []
         sequences: list[int] = []
@@ -49,7 +78,11 @@ class Decoder:
             events += found
             taken += [index] * len(found)
             sequences += range(first, first + len(found))
-        return self._chunk(messages, events, taken, sequences, refused)
+        known = set(self._types.names)
+        events = [event if event.keys() <= known else under_their_names(event, known) for event in events]
+        columns = {name: [event.get(name) for event in events] for name in self._types.names}
+        ignored = Counter(name for event in events if not event.keys() <= known for name in event.keys() - known)
+        return self._chunk(messages, columns, taken, sequences, refused, ignored)
 
     def _events(self, body: bytes | None) -> list[Event]:
         if body is None:
@@ -66,17 +99,15 @@ class Decoder:
     def _chunk(
         self,
         messages: Messages,
-        events: list[Event],
-        taken: list[int],
-        sequences: list[int],
+        columns: dict[str, Any],
+        taken: Sequence[int],
+        sequences: Sequence[int],
         refused: list[Refused],
+        ignored: Counter[str],
     ) -> Chunk:
-        columns: dict[str, Any] = {name: [event.get(name) for event in events] for name in self._names}
         columns["arrival_time"] = pa.array([messages.arrival_us[index] for index in taken], pa.int64()).cast(TIMESTAMP)
         columns["input_partition"] = pa.array([messages.input_partition[index] for index in taken], pa.int64())
         columns["sequence"] = pa.array(sequences, pa.int64())
-        known = set(self._names)
-        ignored = Counter(name for event in events if not event.keys() <= known for name in event.keys() - known)
 
         def raw(index: int) -> str:
             return self._text(messages.body[taken[index]] or b"")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
@@ -27,7 +27,8 @@ _ENQUEUED = "x-opt-enqueued-time"
 
 class CaptureReader:
     """The files of a capture. Of each partition the bookmark names the last file, and how many of its messages were
-    taken where it was not read to its end."""
+    taken where it was not read to its end; else until when the partition is complete: up to the time in its path, also
+    where the file is empty."""
 
     def __init__(self, part: Input, source: EventHubsCapture) -> None:
         self._part = part
@@ -60,7 +61,8 @@ class CaptureReader:
                 count = count_before(until_us, messages.arrival_us)
                 taken += count
                 cut = count < len(records)
-                at = {**at, str(partition): {"file": key, "taken": taken} if cut or not is_last else {"file": key}}
+                end = {"taken": taken} if cut or not is_last else _complete(file)
+                at = {**at, str(partition): {"file": key, **end}}
                 if cut:
                     ended.add(partition)
                     messages = self._messages(file, records[:count])
@@ -160,6 +162,17 @@ def _partition(file: Found) -> int:
 def _when(file: Found) -> str:
     """The time in a file's path, so written that texts sort as times do."""
     return "".join(file.match[token].zfill(2) for token in _TIME if token in file.match.re.groupindex)
+
+
+def _complete(file: Found) -> dict[str, int]:
+    """Every message that was enqueued before the time in the path of a file is in that file, or in one before it."""
+    if not set(_TIME) <= file.match.re.groupindex.keys():
+        return {}
+    try:
+        at = datetime.strptime(_when(file), "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+    except ValueError:  # the digits are no date
+        return {}
+    return {"complete_us": from_datetime(at)}
 
 
 def _key(file: Found) -> str:

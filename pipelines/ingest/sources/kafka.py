@@ -99,14 +99,14 @@ class KafkaReader:
                 if before != progress.unread:
                     consumer.pause([TopicPartition(topic, number) for number in before - progress.unread])
                 if progress.size >= PORTION_BYTES or len(progress.taken) >= CHUNK:
-                    yield self._portion(progress, begin)
+                    yield from self._portions(progress, begin)
                     begin = dict(progress.reached)
         if progress.reached != begin:
-            yield self._portion(progress, begin)
+            yield from self._portions(progress, begin)
 
     def notes(self, bookmark: Bookmark) -> list[str]:
         """Partitions that were not expected, what retention and compaction removed, and times of producers."""
-        notes = partition_notes(self._part, self._ends, map(int, bookmark))
+        notes = partition_notes(self._part, self._ends, bookmark)
         for number, (low, _) in self._ends.items():
             expected = bookmark.get(str(number), 0)
             if low > expected:
@@ -157,11 +157,14 @@ class KafkaReader:
         if offset + 1 == end:
             progress.unread.discard(number)
 
-    def _portion(self, progress: _Progress, begin: dict[int, int]) -> Portion:
-        chunk = self._decoder.chunk(self._messages(progress.taken))
-        bookmark = {str(number): offset for number, offset in progress.reached.items()}
+    def _portions(self, progress: _Progress, begin: dict[int, int]) -> Iterator[Portion]:
+        """The messages taken; the last portion has the bookmark behind all of them."""
+        messages = self._messages(progress.taken)
         progress.taken, progress.size = [], 0
-        return Portion(chunk, bookmark, sum(progress.reached.values()) - sum(begin.values()))
+        at, size = _bookmark(begin), sum(progress.reached.values()) - sum(begin.values())
+        *chunks, last = self._decoder.chunks(messages)
+        yield from (Portion(chunk, at, 0) for chunk in chunks)
+        yield Portion(last, _bookmark(progress.reached), size)
 
     def _messages(self, taken: Sequence[KafkaMessage]) -> Messages:
         places = [_place(message) for message in taken]
@@ -195,6 +198,10 @@ class KafkaReader:
         except KafkaException:
             return {}
         return {name: entry.value for name, entry in found.items() if entry.value is not None}
+
+
+def _bookmark(offsets: dict[int, int]) -> Bookmark:
+    return {str(number): offset for number, offset in offsets.items()}
 
 
 def _place(message: KafkaMessage) -> tuple[int, int]:

@@ -41,6 +41,17 @@ class Messages:
     position: Sequence[int] | None = None
     """Where each stands in its file; None: at its sequence."""
 
+    def part(self, some: slice) -> Messages:
+        """Some of the messages."""
+        return Messages(
+            self.source,
+            self.input_partition[some],
+            self.sequence[some],
+            self.arrival_us[some],
+            self.body[some],
+            None if self.position is None else self.position[some],
+        )
+
 
 class Reader(Protocol):
     """A source, opened. A reader that is asked twice for the same bookmark gives the same messages, and perhaps more.

@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pipelines.core.columns import LOG_COLUMNS
 from pipelines.core.errors import UsageError
 from pipelines.core.expressions import quoted
 from pipelines.core.query import Column
 from pipelines.job.atlas_pipeline.text import Instant, Refused, read_value
 from pipelines.job.atlas_pipeline.values import Guess, ddl, settled, unified
-from pipelines.job.expressions import RESERVED_COLUMNS, parse_columns
+from pipelines.job.expressions import parse_columns
 from pipelines.job.sql.types import BIGINT, BIT, DATETIME, FLOAT, TEXT, Array, Record, Type
 
 _NEXT = re.compile(r"[^\s,]")
@@ -81,7 +82,7 @@ def learn(guess: Guess, records: Iterator[Any], conflicts: list[str]) -> None:
         if number == _MOST:
             break
         if isinstance(one, dict):
-            of_log = RESERVED_COLUMNS if {str(name).lower() for name in one} >= _OF_LOG else frozenset()
+            of_log = LOG_COLUMNS if {str(name).lower() for name in one} >= _OF_LOG else frozenset()
             for name, value in one.items():
                 if str(name).lower() not in of_log:
                     _learn(guess.field(str(name)), value, str(name), conflicts)

@@ -54,6 +54,10 @@ def test_a_relative_path_is_relative_to_the_job_file(tmp_path: Path) -> None:
         ("{path: /hub}", "x.yaml:7: inputs.cars.source: 'kind' is missing"),
         ("{kind: kafak}", "x.yaml:7: inputs.cars.source.kind: there is no source 'kafak'; did you mean 'kafka'?"),
         ("{kind: [kafka]}", "there is no source"),
+        (
+            "{kind: kafka, bootstrap_servers: b, topic: t, properties: {ssl.key.password: abc}}",
+            "x.yaml:7: inputs.cars.source.properties.ssl.key.password: is a secret: write ${NAME}",
+        ),
         ("{kind: kafka, topic: t}", "inputs.cars.source.bootstrap_servers: is missing"),
         ("{kind: delta, path: /t, pattern: x}", "inputs.cars.source.pattern: unknown key 'pattern'"),
         ("{kind: eventhubs_capture, path: /h, pattern: '{Year}'}", "source.pattern: lacks {PartitionId}"),

@@ -7,10 +7,12 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from capture_files import message, write_capture
 
 from pipelines.core.model import Job, OutputRange
 from pipelines.core.time import DAY, parse_instant
 from pipelines.ingest.batch import ingest
+from pipelines.ingest.from_source import ingest_source
 from pipelines.job.load import parse_job
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.quality.freshness import Settled, newest_settled_day
@@ -65,7 +67,7 @@ def test_an_atlas_day_is_settled_once_every_partition_has_closed_its_last_window
     later = [(0, "03T00:06:00", "03T00:06:00"), (1, "03T00:07:00", "03T00:07:00")]
     found = settled(tmp_path, ATLAS, *FIRST, *SECOND, *passed, *later)
     assert found == Settled(
-        date(2026, 3, 2), "the last arrival of the slowest partition, bikes/0, was at 2026-03-03T00:06:00Z"
+        date(2026, 3, 2), "the log has all of the slowest partition, bikes/0, up to 2026-03-03T00:06:00Z"
     )
     assert plan_is_settled(tmp_path, ATLAS, "02")
     assert not plan_is_settled(tmp_path, ATLAS, "03")
@@ -167,3 +169,17 @@ def test_a_bounded_tolerance_settles_a_day_once_every_partition_spoke_after_it(
 ) -> None:
     of = job("stream_analytics", "{late_arrival: 5m, out_of_order: 0s}")
     assert settled(tmp_path, of, *FIRST, *SECOND, (0, "03T06:00:00", "03T06:00:00"), (1, last, last)).day == day
+
+
+def test_empty_files_of_a_capture_settle_a_day_in_which_nothing_more_came(tmp_path: Path) -> None:
+    source = f", source: {{kind: eventhubs_capture, path: '{tmp_path}/hub'}}"
+    of = job("stream_analytics", "{early_arrival: 5m, late_arrival: 5m}", more=source)
+    first = {"at": "2026-03-01T12:00:00Z", "until": "2026-03-01T12:00:00Z"}
+    write_capture(tmp_path / "hub", 0, "2026-03-01T12:05:00", [message(1, "2026-03-01T12:00:00Z", first)])
+    assert ingest_source(of, "bikes", lakehouse(tmp_path)).appended == 1
+    assert newest_settled_day(lakehouse(tmp_path), of).day is None
+    for time, day in (("2026-03-02T00:00:00", None), ("2026-03-02T01:00:00", "2026-03-01")):
+        write_capture(tmp_path / "hub", 0, time, [])
+        assert ingest_source(of, "bikes", lakehouse(tmp_path)).appended == 0
+        found = newest_settled_day(lakehouse(tmp_path), of).day
+        assert (None if found is None else found.isoformat()) == day

@@ -1,0 +1,38 @@
+"""Ingests from a source that are killed at a bad moment, in a process of their own."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+_PROGRAM = """
+import os, signal, sys
+from pathlib import Path
+from pipelines.ingest import batch
+from source_rows import source_job, ingest
+
+def die(self, *_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def then_die(plain):
+    return lambda *given, **more: (plain(*given, **more), die(None))
+
+moment = sys.argv[1]
+if moment == "before the rows":
+    batch.Batch._write_arrivals = die
+elif moment == "while reading":
+    batch.SortedRuns.add = then_die(batch.SortedRuns.add)
+else:
+    batch.Batch._write_arrivals = then_die(batch.Batch._write_arrivals)
+ingest(source_job(sys.argv[2]), Path(sys.argv[3]))
+"""
+MOMENTS = ["while reading", "before the rows", "after the rows"]
+
+
+def killed(moment: str, source: str, lakehouse: Path) -> None:
+    """Ingest what is new, and die at the moment."""
+    command = [sys.executable, "-c", _PROGRAM, moment, source, str(lakehouse)]
+    done = subprocess.run(command, env={"PYTHONPATH": ":".join(sys.path)}, check=False)
+    assert done.returncode == -signal.SIGKILL
