@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from source_rows import event
 from pipelines.cli.main import run
 from pipelines.core.errors import DataRefused, UsageError
 from pipelines.core.model import Job
-from pipelines.ingest.batch import IngestSummary
+from pipelines.ingest.batch import COUNTS, IngestSummary
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import runs_of
 
@@ -62,6 +63,18 @@ def test_only_what_is_new_is_read_the_next_time(tmp_path: Path) -> None:
     assert summary.appended == 1
     assert "input partition 1 is new since the last batch" in summary.notes[0]
     assert [run["appended"] for run in runs_of(Lakehouse.at(tmp_path / "house"), "cars_per_booth")] == [1, 1]
+
+
+def test_the_ledger_gets_a_batch_whose_process_was_killed_before_it_wrote_its_row(tmp_path: Path) -> None:
+    messages = [message(n, "2026-01-01T12:01:00Z", body) for n, body in enumerate([event(1), b"{", event(3)])]
+    write_capture(tmp_path / "hub", 0, "2026-01-01T12:05:00", [*messages, messages[-1]])
+    summary = ingest(tmp_path)
+    shutil.rmtree(tmp_path / "house" / "runs")  # as if it had not been written
+    assert ingest(tmp_path).version is None
+    (run,) = runs_of(Lakehouse.at(tmp_path / "house"), "cars_per_booth")
+    assert (run["run_id"], run["kind"], run["status"]) == (summary.batch_id, "ingest", "succeeded")
+    assert [run[name] for name in COUNTS] == [2, 1, 1, 0]
+    assert run["versions_written"] == {"arrivals/cars": summary.version}
 
 
 def test_until_cuts_each_partition_at_its_first_later_message(tmp_path: Path) -> None:
