@@ -80,6 +80,7 @@ class Input:
 
     ``match_on`` of an edge is the job file's list, or every column that start, end and edge kind are not read from.
     ``same_log_as`` is the input whose arrivals it reads in another way, with verdicts of its own (Q5).
+    ``complete``: CREATE TABLE names its columns, so that a record without one of them is no event (Q29).
     """
 
     name: str
@@ -93,6 +94,7 @@ class Input:
     edge_by: str | None = None
     match_on: tuple[str, ...] = ()
     same_log_as: str | None = None
+    complete: bool = False
 
     @property
     def log(self) -> str:

@@ -38,6 +38,7 @@ NOT_READ = {
     (Job, "stream_columns"),
     (Job, "stream_outputs"),
     (Input, "sub_microsecond"),
+    (Input, "complete"),
     (AtlasOrdering, "idle_timeout_us"),
     (AtlasOrdering, "idle_rule"),
     (AtlasOrdering, "partition_idle_timeout_us"),
