@@ -11,10 +11,9 @@ from sqlglot.optimizer.annotate_types import annotate_types
 from pipelines.job import schema
 from pipelines.job.expressions import check_expression
 from pipelines.job.sql.expressions.context import Context
-from pipelines.job.sql.expressions.conversions import spark_type
 from pipelines.job.sql.expressions.values import Value, lenient
 from pipelines.job.sql.scope import UserFunction
-from pipelines.job.sql.spark_types import type_of
+from pipelines.job.sql.spark_types import spark_type, type_of
 from pipelines.job.sql.types import BIGINT, BIT, DATETIME, FLOAT, NULL, TEXT, Type
 
 _PARAMETERS = ("x", "y", "z")
