@@ -82,6 +82,7 @@ class Input:
     ``match_on`` of an edge is the job file's list, or every column that start, end and edge kind are not read from.
     ``same_log_as`` is the input whose arrivals it reads in another way, with verdicts of its own (Q5).
     ``arrival_regression`` is what ingest does with a record that lies before its predecessor's arrival time.
+    ``complete``: CREATE TABLE names its columns, so that a record without one of them is no event (Q29).
     """
 
     name: str
@@ -97,6 +98,7 @@ class Input:
     same_log_as: str | None = None
     arrival_regression: Literal["quarantine", "hold_at_last"] = "quarantine"
     source: Source | None = None
+    complete: bool = False
 
     @property
     def log(self) -> str:

@@ -54,7 +54,10 @@ class Refused:
 
 @dataclass
 class Chunk:
-    """Up to :data:`CHUNK` records: values by column, and for each record its position and its text on demand."""
+    """Up to :data:`CHUNK` records: values by column, and for each record its position and its text on demand.
+
+    ``lacking``: a required column that is no key of a record at all, by the index of the record.
+    """
 
     source: str
     positions: Sequence[int]
@@ -62,6 +65,7 @@ class Chunk:
     raw: Callable[[int], str]
     refused: list[Refused] = field(default_factory=list)
     ignored: Counter[str] = field(default_factory=Counter)
+    lacking: dict[int, str] = field(default_factory=dict)
 
 
 def read_file(
@@ -170,7 +174,7 @@ def _one_by_one(
     block: bytes, source: str, begin: int, required: Sequence[str], optional: Sequence[str]
 ) -> Iterator[Chunk]:
     names = (*required, *optional)
-    known = set(names)
+    known, demanded = set(names), set(required)
     records: list[dict[str, Any]] = []
     lines: list[str] = []
     positions: list[int] = []
@@ -179,7 +183,12 @@ def _one_by_one(
 
     def chunk() -> Chunk:
         columns: dict[str, Any] = {name: [record.get(name) for record in records] for name in names}
-        return Chunk(source, positions, columns, lines.__getitem__, refused, ignored)
+        lacking = {
+            index: next(name for name in required if name not in record)
+            for index, record in enumerate(records)
+            if not demanded <= record.keys()
+        }
+        return Chunk(source, positions, columns, lines.__getitem__, refused, ignored, lacking)
 
     for position, raw_line in enumerate(block.split(b"\n"), start=begin):
         text, is_text = _decoded(raw_line)

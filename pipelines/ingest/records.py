@@ -72,6 +72,9 @@ class Judge:
 
     def _columns(self, chunk: Chunk, reasons: dict[int, str]) -> dict[str, pa.Array]:
         """Every column typed; a value that does not fit is null and has its reason."""
+        for index, name in chunk.lacking.items() if self._part.complete else ():
+            if self._part.column(name) is not None and not _is_punctuation(chunk, index):
+                reasons[index] = f"{name}: is missing, which CREATE TABLE demands (Q29)"
         count = len(chunk.positions)
         truncate = self._part.sub_microsecond == "truncate"
         columns: dict[str, pa.Array] = {}
@@ -167,3 +170,7 @@ def _present(column: pa.Array) -> Mask:
 def _true(column: pa.Array) -> Mask:
     mask: Mask = pc.fill_null(column, False).to_numpy(zero_copy_only=False)
     return mask
+
+
+def _is_punctuation(chunk: Chunk, index: int) -> bool:
+    return chunk.columns["kind"][index] == PUNCTUATION or chunk.columns["punctuation_time"][index] is not None

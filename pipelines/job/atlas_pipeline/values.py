@@ -10,8 +10,7 @@ from typing import Any
 from pipelines.core.expressions import quoted
 from pipelines.core.query import Column
 from pipelines.job.atlas_pipeline.text import Instant
-from pipelines.job.sql.expressions.conversions import spark_type
-from pipelines.job.sql.spark_types import differs, type_of
+from pipelines.job.sql.spark_types import differs, spark_type, type_of
 from pipelines.job.sql.types import BIGINT, BIT, DATETIME, FLOAT, NULL, TEXT, Array, Map, Opaque, Record, Scalar, Type
 
 

@@ -27,9 +27,13 @@ from pipelines.core.time import UNIT_US, format_duration
 from pipelines.job.describe.shared import window_sentences
 
 _QUOTED_NAME = re.compile(r"`(\w+)`")
-_GENERATED = re.compile(r"__(analytic|aggregate|key)(?:_(\d+))?")
-_MEANING = {"analytic": "looked-up value", "aggregate": "aggregate", "key": "group key"}
-"""What columns are that a script does not name."""
+_GENERATED = re.compile(r"\b__(?:(analytic|aggregate|key|a|k|v)_?(\d*)_?\b)?")
+_MEANING = {
+    **dict.fromkeys(("key", "k"), "group key"),
+    **dict.fromkeys(("aggregate", "a"), "aggregate"),
+    **{"analytic": "looked-up value", "v": "value"},
+}
+"""What columns are that the query does not name."""
 _WIDEST = 12
 """Of more columns the first are named, and how many there are."""
 _LONGEST = 200
@@ -46,7 +50,11 @@ def step_sentences(job: model.Job, steps: Steps) -> list[str]:
     """One sentence a step and an output."""
     sentences = [f"Step {one.name}: {_text(one.rows, job)}." for one in steps.steps]
     sentences += [f"Output {one.name}: {_text(one.rows, job)}." for one in steps.outputs]
-    return [_GENERATED.sub(lambda found: f"{_MEANING[found[1]]} {found[2] or 1}", one) for one in sentences]
+    return [_GENERATED.sub(_meaning, one) for one in sentences]
+
+
+def _meaning(found: re.Match[str]) -> str:
+    return f"{_MEANING[found[1]]} {found[2] or 1}" if found[1] else ""
 
 
 def reference_sentences(job: model.Job) -> list[str]:

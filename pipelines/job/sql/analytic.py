@@ -10,10 +10,10 @@ from sqlglot import exp
 from pipelines.core.steps import Analytic
 from pipelines.job.sql.aggregates import aggregated
 from pipelines.job.sql.calls import AGGREGATES, arguments, called, length_us, whole
-from pipelines.job.sql.expressions.conversions import spark_type
 from pipelines.job.sql.grammar.expressions import Over
 from pipelines.job.sql.names import RowScope
 from pipelines.job.sql.refusal import Refused
+from pipelines.job.sql.spark_types import spark_type
 from pipelines.job.sql.types import BIGINT, FLOAT, NULL, Type, Typed
 from pipelines.job.sql.values import Values, as_type, common_type
 

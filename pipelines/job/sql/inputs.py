@@ -55,6 +55,8 @@ class Inputs:
     values: Values
     read: dict[str, Input] = field(default_factory=dict)
     """What has been read so far, in the order of the script."""
+    complete: set[str] = field(default_factory=set)
+    """Inputs whose columns CREATE TABLE names."""
 
     @property
     def _places(self) -> Places:
@@ -78,7 +80,8 @@ class Inputs:
     def all(self) -> tuple[Input, ...]:
         """The job's inputs with the script's TIMESTAMP BY, and the further ones that read the same logs."""
         own = [self.read.get(name, one) for name, one in self.inputs.items()]
-        return (*own, *(one for name, one in self.read.items() if name not in self.inputs))
+        further = (one for name, one in self.read.items() if name not in self.inputs)
+        return tuple(replace(one, complete=one.log in self.complete) for one in (*own, *further))
 
     def _timed(self, given: Input, named: Named) -> Input:
         """The input with the TIMESTAMP BY and OVER of this use, as the job file has it if it has one with that time."""
@@ -150,6 +153,7 @@ class Inputs:
 
     def check(self, table: Table, columns: tuple[Column, ...]) -> None:
         """CREATE TABLE names the columns that the job file has, with their types."""
+        self.complete.add(job_name(table.name.name))
         known = {one.name.lower(): one for one in columns}
         for name, kind in table.columns:
             column = known.pop(next((one for one in known if is_called(one, name.name)), ""), None)

@@ -21,10 +21,10 @@ from pipelines.job.sql.calls import (
     is_window_id,
     path_of,
 )
-from pipelines.job.sql.expressions.conversions import spark_type
 from pipelines.job.sql.expressions.values import text
 from pipelines.job.sql.places import Places, offset
 from pipelines.job.sql.refusal import Refused
+from pipelines.job.sql.spark_types import spark_type
 from pipelines.job.sql.types import BIGINT, DATETIME, TEXT, Array, Map, Record, Type, Typed
 
 PROCESSED = "eventprocessedutctime"

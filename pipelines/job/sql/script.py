@@ -28,7 +28,6 @@ from pipelines.core.steps import (
     walk,
 )
 from pipelines.job.sql.expressions.context import name_of
-from pipelines.job.sql.expressions.conversions import spark_type
 from pipelines.job.sql.grammar import syntax
 from pipelines.job.sql.grammar.statements import parse
 from pipelines.job.sql.inputs import Inputs, column_fields, job_name
@@ -38,6 +37,7 @@ from pipelines.job.sql.refusal import Refused
 from pipelines.job.sql.relation import Frame, Relation
 from pipelines.job.sql.scope import Settings
 from pipelines.job.sql.select import selected
+from pipelines.job.sql.spark_types import spark_type
 from pipelines.job.sql.types import NULL, TEXT, Typed
 from pipelines.job.sql.values import Values, as_type, common_type
 

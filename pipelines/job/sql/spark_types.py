@@ -1,10 +1,9 @@
-"""The type of the query language that a column of a Spark type has (Q27)."""
+"""Types of the query language and of Spark, each as the other (Q27)."""
 
 from __future__ import annotations
 
 from sqlglot import exp
 
-from pipelines.job.sql.expressions.conversions import spark_type
 from pipelines.job.sql.types import BIGINT, BIT, DATETIME, FLOAT, TEXT, Array, Map, Opaque, Record, Scalar, Type
 
 _Kind = exp.DType
@@ -15,6 +14,23 @@ _SCALARS: dict[exp.DType, Scalar] = {
     **dict.fromkeys((_Kind.TIMESTAMP, _Kind.TIMESTAMPTZ, _Kind.TIMESTAMPLTZ, _Kind.DATE), DATETIME),
     _Kind.BOOLEAN: BIT,
 }
+
+
+def spark_type(type_: Type) -> str:
+    """The type as Spark writes it."""
+    match type_:
+        case Record(properties):
+            return f"STRUCT<{', '.join(f'`{name}`: {spark_type(one)}' for name, one in properties)}>"
+        case Array(element):
+            return f"ARRAY<{spark_type(element)}>"
+        case Map(value):
+            return f"MAP<STRING, {spark_type(value)}>"
+        case Opaque(spark):
+            return spark
+        case _:
+            return {BIGINT: "BIGINT", FLOAT: "DOUBLE", TEXT: "STRING", DATETIME: "TIMESTAMP", BIT: "BOOLEAN"}.get(
+                type_, "VOID"
+            )
 
 
 def type_of(spark: str) -> Type:

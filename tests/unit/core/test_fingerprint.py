@@ -40,6 +40,7 @@ NOT_READ = {
     (Input, "sub_microsecond"),
     (Input, "arrival_regression"),
     (Input, "source"),
+    (Input, "complete"),
     (AtlasOrdering, "idle_timeout_us"),
     (AtlasOrdering, "idle_rule"),
     (AtlasOrdering, "partition_idle_timeout_us"),

@@ -15,6 +15,7 @@ from lakehouse_samples import job, lines, record
 
 from pipelines.core.errors import DataRefused, EnvironmentUnfit, UsageError
 from pipelines.ingest.batch import IngestSummary, ingest
+from pipelines.job.load import load_job
 from pipelines.lakehouse.arrival_log import end_of_log, log_files
 from pipelines.lakehouse.show import plain_rows, rows_of
 from pipelines.lakehouse.sorted_files import sorted_files
@@ -125,6 +126,24 @@ def test_a_column_may_be_written_in_another_case(tmp_path: Path, end: str) -> No
     ingest(JOB, "cars", [path], tmp_path / "house")
     (row,) = _rows(tmp_path)
     assert (row["at"], row["booth"], row["n"]) == ("2026-01-01T12:05:00Z", "a", 3)
+
+
+def test_a_record_without_a_column_of_create_table_is_no_event(tmp_path: Path) -> None:
+    (tmp_path / "q.asaql").write_text("CREATE TABLE cars (At datetime, booth nvarchar(max)); SELECT booth FROM cars")
+    (tmp_path / "q.yaml").write_text(
+        'tailrace: 1\njob: q\nprofile: stream_analytics\ninputs: {cars: {columns: "at TIMESTAMP, booth STRING"}}\n'
+        "query: {sql: q.asaql}\n"
+    )
+    order = {"arrival_time": "2026-01-01T12:07:00Z", "input_partition": 0}
+    records = [
+        {**order, "sequence": 0, "AT": "2026-01-01T12:05:00Z"},
+        {**order, "sequence": 1, "AT": "2026-01-01T12:05:00Z", "booth": None},
+        {**order, "sequence": 2, "punctuation_time": "2026-01-01T12:06:00Z"},
+    ]
+    (tmp_path / "cars.jsonl").write_text("\n".join(map(json.dumps, records)))
+    found = ingest(load_job(tmp_path / "q.yaml"), "cars", [tmp_path / "cars.jsonl"], tmp_path / "house")
+    assert (found.events, found.punctuations, found.quarantined) == (1, 1, 1)
+    assert [one.reason for one in found.refused] == ["booth: is missing, which CREATE TABLE demands (Q29)"]
 
 
 def test_unknown_keys_are_ignored_and_counted(tmp_path: Path) -> None:

@@ -54,6 +54,18 @@ def test_a_row_output_is_described_by_what_it_takes_keeps_and_gives() -> None:
     ]
 
 
+def test_what_the_query_does_not_name_is_described() -> None:
+    counted = Windowed(
+        InputRows("cars"), Grid(HOUR, HOUR), (Computed("__k", "`plate`"),), (Aggregate("__a1", "count"),)
+    )
+    before = Analytic("__analytic_2", "lag", "`__a1`", within_us=DAY)
+    kept = Filtered(Analysed(counted, (before,)), "`__aggregate` > `__analytic_2` AND `__records`.`ArrayIndex` > 0L")
+    (sentence,) = [one for one in describe_policy(with_steps((), Output("all", kept))) if one.startswith("Output all")]
+    assert "by group key 1 = plate: aggregate 1 = count(*)" in sentence
+    assert "adds looked-up value 2 = lag of aggregate 1 within the last 1d" in sentence
+    assert sentence.endswith("keeps those with aggregate 1 > looked-up value 2 AND records.ArrayIndex > 0L.")
+
+
 def test_every_step_and_output_has_a_sentence() -> None:
     hourly = Windowed(InputRows("cars"), Grid(HOUR, HOUR), (Computed("plate", "`plate`"),), (Aggregate("n", "count"),))
     before = Analytic("before", "lag", "n", partition_by=("plate",), when="n > 1", within_us=DAY)

@@ -9,7 +9,8 @@ from sqlglot import exp
 
 from pipelines.job.sql.expressions.context import Context, name_of
 from pipelines.job.sql.expressions.values import Value, float_literal, strict, text
-from pipelines.job.sql.types import BIGINT, BIT, DATETIME, FLOAT, NULL, TEXT, Array, Map, Opaque, Record, Scalar, Type
+from pipelines.job.sql.spark_types import spark_type
+from pipelines.job.sql.types import BIGINT, BIT, DATETIME, FLOAT, NULL, TEXT, Scalar, Type
 
 _NUMBER = text(r"^\s*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$")
 _DAY = "(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -42,23 +43,6 @@ _HINTS = {
     (DATETIME, BIGINT): "write DATEDIFF(millisecond, '1970-01-01', t)",
     (DATETIME, FLOAT): "write DATEDIFF(millisecond, '1970-01-01', t)",
 }
-
-
-def spark_type(type_: Type) -> str:
-    """The type as Spark writes it."""
-    match type_:
-        case Record(properties):
-            return f"STRUCT<{', '.join(f'`{name}`: {spark_type(one)}' for name, one in properties)}>"
-        case Array(element):
-            return f"ARRAY<{spark_type(element)}>"
-        case Map(value):
-            return f"MAP<STRING, {spark_type(value)}>"
-        case Opaque(spark):
-            return spark
-        case _:
-            return {BIGINT: "BIGINT", FLOAT: "DOUBLE", TEXT: "STRING", DATETIME: "TIMESTAMP", BIT: "BOOLEAN"}.get(
-                type_, "VOID"
-            )
 
 
 def convert(context: Context, node: exp.Expr, value: Value, type_: Type, *, trying: bool = False) -> Value:

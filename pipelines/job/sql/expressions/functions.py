@@ -45,7 +45,7 @@ NOT_IN_THE_LANGUAGE = {
     "JSON_VALUE": "declare the column as STRUCT in the job file and write column.property",
     "JSON_QUERY": "declare the column as STRUCT in the job file and write column.property",
 }
-_MODELS = ("ANOMALYDETECTION_",)
+_MODELS = ("ANOMALYDETECTION",)
 
 
 def call(context: Context, node: exp.Anonymous) -> Value:

@@ -65,8 +65,8 @@ def _dot(context: Context, node: exp.Dot) -> Value:
     """``udf.f(..)``, or a property of what a call gives."""
     if isinstance(node.expression, exp.Identifier):
         return property_of(context, node, context.translate(node.this), node.expression.name)
-    if isinstance(node.expression, exp.Anonymous) and node.this.name.lower() == "udf":
-        return call_user_function(context, node, node.expression.name, node.expression.expressions)
+    if isinstance(node.expression, exp.Anonymous) and node.this.name.lower() in ("udf", "uda"):
+        return call_user_function(context, node)
     if node.this.name.lower() == "system":
         raise context.refused(node, f"{node.sql('tsql')} has no value here; it stands where a window was grouped by")
     raise context.refused(node, f"{node.sql('tsql')}: code outside of the script runs in the product alone")

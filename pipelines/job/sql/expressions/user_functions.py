@@ -1,4 +1,4 @@
-"""``udf.name(..)`` of a script: the Spark SQL that the job file gives for it."""
+"""``udf.name(..)`` and ``uda.name(..)`` of a script: the Spark SQL that the job file gives for it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sqlglot.optimizer.annotate_types import annotate_types
 from pipelines.job import schema
 from pipelines.job.expressions import check_expression
 from pipelines.job.sql.expressions.context import Context
-from pipelines.job.sql.expressions.conversions import spark_type
 from pipelines.job.sql.expressions.values import Value, lenient
 from pipelines.job.sql.scope import UserFunction
+from pipelines.job.sql.spark_types import spark_type, type_of
 from pipelines.job.sql.types import BIGINT, BIT, DATETIME, FLOAT, NULL, TEXT, Type
 
 _PARAMETERS = ("x", "y", "z")
@@ -38,15 +38,17 @@ def user_function(given: str | schema.FunctionSection) -> UserFunction:
     return UserFunction(_PARAMETERS[:count], sql)
 
 
-def call_user_function(context: Context, node: exp.Expr, name: str, arguments: Sequence[exp.Expr]) -> Value:
+def call_user_function(context: Context, node: exp.Dot) -> Value:
     """The body, with the values in the places of its arguments."""
-    function = context.settings.functions.get(name.lower())
+    call, arguments = node.expression, node.expression.expressions
+    name = f"{node.this.name.lower()}.{call.name}"
+    function = context.settings.functions.get(call.name.lower())
     if function is None:
-        what = f"udf.{name} is code that is not in the script; give Spark SQL for it under 'functions' of the job file"
-        raise context.refused(node, f"{what}: {name}: {{args: [..], as: ..}}")
+        what = f"{name} is code that is not in the script; give Spark SQL for it under 'functions' of the job file"
+        raise context.refused(node, f"{what}: {call.name}: {{args: [..], as: ..}}")
     if len(arguments) != len(function.arguments):
         wanted = ", ".join(function.arguments) or "none"
-        raise context.refused(node, f"udf.{name} has the arguments ({wanted}), but {len(arguments)} stand here")
+        raise context.refused(node, f"{name} has the arguments ({wanted}), but {len(arguments)} stand here")
     values = [context.translate(one) for one in arguments]
     type_ = _result_type(context, node, name, function, values)
     return lenient(f"CAST({_body(function)} AS {spark_type(type_)})", type_, *values)
@@ -85,7 +87,9 @@ def _result_type(context: Context, node: exp.Expr, name: str, function: UserFunc
 
     tree = annotate_types(sqlglot.parse_one(function.sql, read="spark").transform(argument), dialect="spark")
     found = _TYPES.get(tree.type.this) if isinstance(tree.type, exp.DataType) else None
+    if found is None and isinstance(tree, exp.Cast):
+        found = type_of(tree.to.sql("spark"))
     if found is None:
-        what = f"the type of udf.{name} is not clear; write its body as CAST(.. AS DOUBLE), BIGINT, STRING, TIMESTAMP"
+        what = f"the type of {name} is not clear; write its body as CAST(.. AS DOUBLE), BIGINT, STRING, TIMESTAMP"
         raise context.refused(node, f"{what} or BOOLEAN")
     return found

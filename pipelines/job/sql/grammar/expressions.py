@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from pipelines.job.sql.grammar.tokens import Token, tokens
-from pipelines.job.sql.places import Places, begin
+from pipelines.job.sql.places import Places, begin, offset
 from pipelines.job.sql.refusal import Refused
 
 T = TypeVar("T")
@@ -217,7 +217,10 @@ class Reader:
                 return begin(exp.Dot(this=_column(names, node), expression=star), start)
             if self.token.kind == "word" and self.ahead().has("("):
                 owner = _column(names, node)
-                names, node = [], begin(exp.Dot(this=owner, expression=self._call()), start)
+                call = self._call()
+                if owner.name.lower() == "uda":
+                    call.set("expressions", [_collected(one) for one in call.expressions])
+                names, node = [], begin(exp.Dot(this=owner, expression=call), start)
                 node = self._over(node, start)
             elif node is None:
                 names.append(self._property())
@@ -344,6 +347,11 @@ class Reader:
         if not descending:
             self.skip("ASC")
         return begin(exp.Ordered(this=value, desc=descending), start)
+
+
+def _collected(argument: exp.Expr) -> exp.Expr:
+    """What an aggregate written by the user is given: the values of the group, in order (Q59)."""
+    return begin(exp.Anonymous(this="Collect", expressions=[argument]), offset(argument))
 
 
 def _column(names: list[exp.Identifier], node: exp.Expr | None) -> exp.Expr:

@@ -26,6 +26,7 @@ CASES = [
     ("WITH s AS (SELECT x FROM later), later AS (SELECT x FROM a) SELECT x FROM s", 26, "there is no step"),
     ("SELECT EventProcessedUtcTime FROM a", 8, "a wall clock that no log holds"),
     ("SELECT AnomalyDetection_ChangePoint(x, 80, 9) OVER (LIMIT DURATION(mi, 1)) AS p FROM a", 8, "is not published"),
+    ("SELECT AnomalyDetection(x) OVER (LIMIT DURATION(hour, 1)) AS p FROM a", 8, "AnomalyDetection: its model"),
     ("SELECT UPPER(k) OVER (LIMIT DURATION(mi, 1)) AS u FROM a", 8, "UPPER takes no OVER"),
     # select lists
     ("SELECT x, y AS X FROM a", 11, "two columns are called 'X'"),
