@@ -323,7 +323,7 @@ def test_commits_that_were_cleaned_away_are_stood_in_for_by_the_files_written_si
     assert world.stale() == [("2026-03-04", "2026-03-04")]
 
 
-def test_the_same_staleness_is_asked_for_under_one_key_until_it_is_mended(world: World) -> None:
+def test_the_same_staleness_is_requested_under_one_key_until_it_is_repaired(world: World) -> None:
     world.replayed("2026-03-02", "2026-03-09")
     world.arrive("2026-03-04T12:00:00Z", batch="one")
     [first] = world.sensor("tolls_stale_days").run_requests
@@ -374,7 +374,7 @@ def test_a_run_that_goes_on_is_left_alone(world: World) -> None:
     assert world.lost() == []
 
 
-def test_only_what_no_later_run_mended_is_replayed(world: World) -> None:
+def test_only_what_no_later_run_repaired_is_replayed(world: World) -> None:
     world.replayed("2026-03-02", "2026-03-08", status=runs.FAILED, error="x")
     world.replayed("2026-03-04", "2026-03-05")
     assert world.lost() == [
@@ -424,7 +424,7 @@ def dagster_run(world: World, status: dg.DagsterRunStatus, **tags: str) -> dg.Da
     return world.instance.create_run_for_job(job, tags={**job.tags, **days, **tags}, status=status)
 
 
-def test_a_run_that_died_before_it_told_the_ledger_is_known_from_dagster(world: World) -> None:
+def test_a_run_that_died_before_it_wrote_to_the_ledger_is_known_from_dagster(world: World) -> None:
     world.instance.report_run_failed(dagster_run(world, dg.DagsterRunStatus.STARTED))
     assert world.lost() == [("2026-03-02T00:00:00Z", "2026-03-05T00:00:00Z")]
 

@@ -199,7 +199,7 @@ def test_a_broken_job_file_is_shown_and_takes_no_other_down(jobs: Path, caplog: 
     assert "no assets for bad-file.yaml" in caplog.text
 
 
-def test_the_check_of_a_broken_job_file_fails_until_it_is_mended(jobs: Path) -> None:
+def test_the_check_of_a_broken_job_file_fails_until_it_is_corrected(jobs: Path) -> None:
     path = jobs / "bad.yaml"
     path.write_text(TOLLS.replace("profile: stream_analytics", "profile: flink"), encoding="utf-8")
     defs = build(jobs)

@@ -159,7 +159,7 @@ def test_all_checks_pass_in_the_run(replayed: tuple[World, Any]) -> None:
     assert found["conservation"].metadata["verdict_rows"].value == 14
 
 
-def test_a_day_of_arrivals_tells_what_the_log_holds(replayed: tuple[World, Any]) -> None:
+def test_the_metadata_of_a_day_of_arrivals_describe_the_log(replayed: tuple[World, Any]) -> None:
     _, result = replayed
     found = metadata(result, ARRIVALS, "2026-03-04")
     assert found["dagster/partition_row_count"] == 6
@@ -170,7 +170,9 @@ def test_a_day_of_arrivals_tells_what_the_log_holds(replayed: tuple[World, Any])
     assert found["cars_end_of_log"] == "2026-03-09T23:59:59Z"
 
 
-def test_a_day_of_results_tells_its_own_read_range_counts_and_fingerprint(replayed: tuple[World, Any]) -> None:
+def test_the_metadata_of_a_day_of_results_are_its_read_range_counts_and_fingerprint(
+    replayed: tuple[World, Any],
+) -> None:
     _, result = replayed
     for key, rows in ((WINDOWS, 6), (VERDICTS, 2)):
         found = metadata(result, key, "2026-03-04")
@@ -202,7 +204,7 @@ def test_the_plan_is_in_the_log_before_the_first_write(replayed: tuple[World, An
     assert [plan, *written] == sorted([plan, *written])
 
 
-def test_a_day_replayed_alone_gives_the_fingerprint_that_the_range_told_for_it(
+def test_a_day_replayed_alone_gives_the_fingerprint_that_the_range_gave_for_it(
     replayed: tuple[World, Any], written_over: World
 ) -> None:
     told = metadata(replayed[1], WINDOWS, "2026-03-05")["output_fingerprint"]
@@ -383,7 +385,7 @@ def test_a_range_that_agrees_can_be_compared_again(copy: World) -> None:
         assert DeltaTable(f"{copy.root}/reconciliations/tolls").version() == version
 
 
-def test_each_report_of_a_range_is_kept_beside_the_newest(copy: World) -> None:
+def test_each_report_of_a_range_is_kept_with_the_newest(copy: World) -> None:
     kept = []
     for _ in range(2):
         result, _ = compare(copy, "2026-03-03", "2026-03-04")
@@ -402,7 +404,7 @@ def test_a_report_is_a_link_where_reports_are_served(copy: World, monkeypatch: p
     assert found["file"] == f"{copy.root}/reports/tolls/2026-03-03_2026-03-05.html"
 
 
-def test_a_difference_from_the_live_run_blocks_the_report_and_is_told(copy: World) -> None:
+def test_a_difference_from_the_live_run_blocks_the_report_and_is_named(copy: World) -> None:
     live_run(copy, cars=41)
     result, evaluation = compare(copy, "2026-03-03", "2026-03-04")
     assert not result.success
@@ -429,7 +431,11 @@ def test_without_a_live_run_nothing_is_compared_and_the_report_is_made(copy: Wor
 
 def test_the_replay_job_replays_part_of_a_day_and_says_why(copy: World) -> None:
     job = copy.defs.resolve_job_def("tolls_replay")
-    config = {"from": "2026-03-03T00:00:00Z", "to": "2026-03-04T12:00:00Z", "reason": "the clock of booth 1 was mended"}
+    config = {
+        "from": "2026-03-03T00:00:00Z",
+        "to": "2026-03-04T12:00:00Z",
+        "reason": "the clock of booth 1 was corrected",
+    }
     result = job.execute_in_process(
         run_config={"ops": {"replay_tolls": {"config": config}}}, resources=copy.defs.resources, instance=copy.instance
     )

@@ -1,7 +1,7 @@
 """Everything that a folder of job files becomes in Dagster, held to ``definitions.txt`` line by line.
 
 A line that changes here changes what people have in their UI, their alerts and their scripts: name it in the changelog.
-``python tests/dagster/test_snapshot.py`` writes the file anew.
+``python tests/dagster/test_snapshot.py`` writes the file again.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a person sees in Dagster's UI, in a real Chromium: days that are well, a day that breaks, and the same mended.
+"""What a person sees in Dagster's UI, in a real Chromium: days that are well, a day that breaks, and the same repaired.
 
-Screenshots go into the folder that ``TAILRACE_SCREENSHOTS`` names; left out: beside the test's other files.
+Screenshots go into the folder that ``TAILRACE_SCREENSHOTS`` names; left out: next to the test's other files.
 """
 
 from __future__ import annotations
@@ -145,16 +145,16 @@ def broken(well: Stage, ui: Running, eyes: Eyes, folder: Path) -> Stage:
 
 
 @pytest.fixture(scope="module")
-def mended(broken: Stage, ui: Running, eyes: Eyes, folder: Path) -> Stage:
-    """The live run caught up, which writes its own rows anew, and the days made once more."""
+def repaired(broken: Stage, ui: Running, eyes: Eyes, folder: Path) -> Stage:
+    """The live run caught up, which writes its own rows again, and the days made once more."""
     live_run(ui, folder)
     run = ui.days("tolls", "2026-03-03", "2026-03-04")
     assert ui.ended(run) == "SUCCESS"
     pages = {
         "stale": json.dumps(ui.tick("tolls_stale_days")),
-        GROUP: eyes.see("mended-graph", GROUP, "stream_windows", "1 / 1 Passed"),
-        MATCHES_STREAM: eyes.see("mended-matches-stream", MATCHES_STREAM, "Evaluation result", "no difference"),
-        REPORT_DAY: eyes.see("mended-report-day", REPORT_DAY, "failed_checks"),
+        GROUP: eyes.see("repaired-graph", GROUP, "stream_windows", "1 / 1 Passed"),
+        MATCHES_STREAM: eyes.see("repaired-matches-stream", MATCHES_STREAM, "Evaluation result", "no difference"),
+        REPORT_DAY: eyes.see("repaired-report-day", REPORT_DAY, "failed_checks"),
     }
     return Stage(ui.run(run), run, pages)
 
@@ -197,7 +197,7 @@ def test_the_catalogue_says_in_a_plain_sentence_what_each_asset_is(well: Stage) 
     assert "**" not in page
 
 
-def test_an_asset_tells_its_rules_and_its_columns(well: Stage) -> None:
+def test_an_asset_describes_its_rules_and_its_columns(well: Stage) -> None:
     page = well.pages[WINDOWS]
     assert "an event more than 5m behind its arrival is late and counts at its arrival minus 5m" in page
     assert "with E = 5m, K = 1h, L = 5m" in page
@@ -265,7 +265,7 @@ def test_the_plan_is_in_the_runs_log(well: Stage) -> None:
     assert "plan: replace windows/tolls (not yet written) where window_end is in" in page
 
 
-def test_a_file_that_is_no_job_stands_beside_the_others_with_its_error(well: Stage) -> None:
+def test_a_file_that_is_no_job_is_shown_with_its_error(well: Stage) -> None:
     page = well.pages[BROKEN_FILE]
     assert "Not a valid job file, so there are no assets for it" in page
     assert "bad-file.yaml:5: ordering.late_arival: unknown key 'late_arival'; did you mean 'late_arrival'?" in page
@@ -316,19 +316,19 @@ def test_a_failed_check_is_no_lost_range(broken: Stage, ui: Running) -> None:
     assert ui.tick("tolls_lost_ranges") == ("no range is lost", [])
 
 
-# -- mended -------------------------------------------------------------------------------------------------------
+# -- repaired -------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_mends_the_days_and_the_report_is_made(mended: Stage) -> None:
-    assert set(mended.run["steps"].values()) == {"SUCCESS"}
-    assert mended.run["steps"][REPORT_STEP] == "SUCCESS"
-    assert "1 / 1 Passed" in node(mended.pages[GROUP], "reconciliation")
-    assert "failed" not in node(mended.pages[GROUP], "report")
-    assert value(mended.pages[REPORT_DAY], "verdict") == "All 12 windows are what the live run gave."
+def test_a_run_repairs_the_days_and_the_report_is_made(repaired: Stage) -> None:
+    assert set(repaired.run["steps"].values()) == {"SUCCESS"}
+    assert repaired.run["steps"][REPORT_STEP] == "SUCCESS"
+    assert "1 / 1 Passed" in node(repaired.pages[GROUP], "reconciliation")
+    assert "failed" not in node(repaired.pages[GROUP], "report")
+    assert value(repaired.pages[REPORT_DAY], "verdict") == "All 12 windows are what the live run gave."
 
 
-def test_after_that_nothing_is_stale_and_the_ledger_tells_the_story(mended: Stage, ui: Running) -> None:
-    skipped, asked = json.loads(mended.pages["stale"])
+def test_after_that_nothing_is_stale_and_the_ledger_has_every_run(repaired: Stage, ui: Running) -> None:
+    skipped, asked = json.loads(repaired.pages["stale"])
     assert (skipped, asked) == ("no replayed day is stale", [])
     replays = [run for run in runs_of(Lakehouse.at(ui.root), "tolls") if run["kind"] == "replay"]
     assert [run["versions_read"]["arrivals/cars"] for run in replays] == [0, 1, 1]

@@ -85,7 +85,7 @@ module.ingest(parse_job(Path(sys.argv[1]).read_text()), "cars", [sys.argv[2]], s
 def _killed(script: str, tmp_path: Path, file: Path) -> None:
     job = tmp_path / "cars.yaml"
     job.write_text(JOB_TEXT)
-    arguments = [sys.executable, "-c", script, str(job), str(file), str(tmp_path / "house")]
+    arguments = [sys.executable, "-c", script, str(job), str(file), str(tmp_path / "lakehouse")]
     ended = subprocess.run(arguments, capture_output=True, timeout=300, check=False)
     assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
 
@@ -98,7 +98,7 @@ def _file(path: Path, *sequences: int) -> Path:
 
 
 def _rows(tmp_path: Path, table: str) -> list[dict[str, Any]]:
-    rows = rows_of(JOB, table, tmp_path / "house")
+    rows = rows_of(JOB, table, tmp_path / "lakehouse")
     return [] if rows is None else plain_rows(rows)
 
 
@@ -107,14 +107,14 @@ def test_an_ingest_killed_between_its_two_tables_loses_and_doubles_nothing(tmp_p
     _killed(_KILLED_INGEST, tmp_path, file)
     assert _rows(tmp_path, "arrivals") == []
     # what came in between decides what fits now: sequence 3 is taken already
-    ingest(JOB, "cars", [_file(tmp_path / "two.jsonl", 3)], tmp_path / "house")
-    summary = ingest(JOB, "cars", [file], tmp_path / "house")
+    ingest(JOB, "cars", [_file(tmp_path / "two.jsonl", 3)], tmp_path / "lakehouse")
+    summary = ingest(JOB, "cars", [file], tmp_path / "lakehouse")
     assert not summary.already_ingested
     assert (summary.appended, summary.quarantined) == (0, 4)
     mine = [row["position"] for row in _rows(tmp_path, "quarantine") if row["batch_id"] == summary.batch_id]
     assert mine == [1, 2, 3, 4]
     assert [row["sequence"] for row in _rows(tmp_path, "arrivals")] == [3]
-    assert ingest(JOB, "cars", [file], tmp_path / "house").already_ingested
+    assert ingest(JOB, "cars", [file], tmp_path / "lakehouse").already_ingested
 
 
 def test_what_a_killed_attempt_quarantined_is_taken_back_if_it_fits_now(tmp_path: Path) -> None:
@@ -123,20 +123,20 @@ def test_what_a_killed_attempt_quarantined_is_taken_back_if_it_fits_now(tmp_path
     _killed(_KILLED_INGEST, tmp_path, _file(tmp_path / "one.jsonl", 5))
     killed = {row["batch_id"] for row in _rows(tmp_path, "quarantine")}
     (batch_id,) = killed
-    assert ingest(JOB, "cars", [file], tmp_path / "house", batch=batch_id).quarantined == 0
+    assert ingest(JOB, "cars", [file], tmp_path / "lakehouse", batch=batch_id).quarantined == 0
     assert _rows(tmp_path, "quarantine") == []
 
 
 def test_an_ingest_killed_while_it_compacts_loses_and_doubles_nothing(tmp_path: Path) -> None:
     for sequence in range(16):
-        ingest(JOB, "cars", [_file(tmp_path / "one.jsonl", sequence)], tmp_path / "house")
+        ingest(JOB, "cars", [_file(tmp_path / "one.jsonl", sequence)], tmp_path / "lakehouse")
     last = _file(tmp_path / "last.jsonl", 16)
     _killed(_KILLED_COMPACTION, tmp_path, last)
     assert [row["sequence"] for row in _rows(tmp_path, "arrivals")] == list(range(17))
-    assert ingest(JOB, "cars", [last], tmp_path / "house").already_ingested
-    assert ingest(JOB, "cars", [_file(tmp_path / "more.jsonl", 17)], tmp_path / "house").appended == 1
+    assert ingest(JOB, "cars", [last], tmp_path / "lakehouse").already_ingested
+    assert ingest(JOB, "cars", [_file(tmp_path / "more.jsonl", 17)], tmp_path / "lakehouse").appended == 1
     assert [row["sequence"] for row in _rows(tmp_path, "arrivals")] == list(range(18))
-    log = Lakehouse.at(tmp_path / "house").open("arrivals/cars")
+    log = Lakehouse.at(tmp_path / "lakehouse").open("arrivals/cars")
     assert log is not None
     assert len(log.file_uris()) <= 2
 
@@ -148,15 +148,15 @@ def test_a_replay_killed_between_its_two_tables_is_recognised_and_repaired(tmp_p
     from pipelines.replay.run import replay
 
     file = _file(tmp_path / "one.jsonl", 1, 2, 3)
-    ingest(JOB, "cars", [file], tmp_path / "house")
+    ingest(JOB, "cars", [file], tmp_path / "lakehouse")
     _killed(_KILLED_REPLAY, tmp_path, file)
     assert len(_rows(tmp_path, "verdicts")) == 3
     assert _rows(tmp_path, "windows") == []
     assert [run["status"] for run in _rows(tmp_path, "runs")] == ["running"]
-    replay(JOB, EVERYTHING, tmp_path / "house")
+    replay(JOB, EVERYTHING, tmp_path / "lakehouse")
     assert len(_rows(tmp_path, "verdicts")) == 3
     assert len(_rows(tmp_path, "windows")) == 1
-    assert [run["status"] for run in runs.runs_of(Lakehouse.at(tmp_path / "house"), "cars")] == [
+    assert [run["status"] for run in runs.runs_of(Lakehouse.at(tmp_path / "lakehouse"), "cars")] == [
         "abandoned",
         "succeeded",
     ]

@@ -127,7 +127,7 @@ class World:
 @pytest.mark.spark
 @pytest.mark.parametrize("rounds", [1, pytest.param(30, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("by_spark", [False, True])
-def test_two_replays_of_adjacent_ranges_beside_two_ingests(tmp_path: Path, rounds: int, by_spark: bool) -> None:
+def test_two_replays_of_adjacent_ranges_during_two_ingests(tmp_path: Path, rounds: int, by_spark: bool) -> None:
     world = World(tmp_path)
     assert world.ingest(0, NOON, 360, 10) is not None
     everything = world.replay()

@@ -26,8 +26,8 @@ def log(tmp_path: Path) -> DeltaTable:
         [record(6, arrival_time="2026-01-01T12:05:00.000999Z")],
     ]
     for number, batch in enumerate(batches):
-        ingest(job(), "cars", [lines(tmp_path / f"{number}.jsonl", *batch)], tmp_path / "house")
-    return DeltaTable(tmp_path / "house" / "arrivals" / "cars")
+        ingest(job(), "cars", [lines(tmp_path / f"{number}.jsonl", *batch)], tmp_path / "lakehouse")
+    return DeltaTable(tmp_path / "lakehouse" / "arrivals" / "cars")
 
 
 def test_the_newest_record_wins_even_where_statistics_cut_its_time(log: DeltaTable) -> None:

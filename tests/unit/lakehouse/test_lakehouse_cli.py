@@ -23,7 +23,7 @@ query: {from: cars, group_by: [booth], window: {tumbling: {size: 10m}}, aggregat
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("TAILRACE_LAKEHOUSE", str(tmp_path / "house"))
+    monkeypatch.setenv("TAILRACE_LAKEHOUSE", str(tmp_path / "lakehouse"))
     (tmp_path / "cars.yaml").write_text(JOB)
     return str(tmp_path / "cars.yaml")
 

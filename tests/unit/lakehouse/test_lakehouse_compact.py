@@ -24,11 +24,11 @@ def _batch(tmp_path: Path, day: int, minute: int, partition: int = 0) -> IngestS
     at = f"2026-01-{day:02d}T{minute // 60:02d}:{minute % 60:02d}:00.000007Z"
     sequence = day * 1440 + minute
     rows = [record(sequence, arrival_time=at, at=at, input_partition=partition)]
-    return ingest(JOB, "cars", [lines(tmp_path / "batch.jsonl", *rows)], tmp_path / "house")
+    return ingest(JOB, "cars", [lines(tmp_path / "batch.jsonl", *rows)], tmp_path / "lakehouse")
 
 
 def _log(tmp_path: Path, version: int | None = None) -> DeltaTable:
-    log = Lakehouse.at(tmp_path / "house").open("arrivals/cars", version)
+    log = Lakehouse.at(tmp_path / "lakehouse").open("arrivals/cars", version)
     assert log is not None
     return log
 
@@ -55,7 +55,7 @@ def test_the_batches_of_a_day_that_is_over_become_one_file_sorted_by_arrival_tim
     assert _batch(tmp_path, 2, 0).compacted_days == 1
     first, second = sorted(log_files(_log(tmp_path)), key=lambda file: file.arrival_day or 0)
     assert (first.rows, second.rows) == (9, 1)
-    times = pq.ParquetFile(tmp_path / "house" / "arrivals" / "cars" / first.path).read(["arrival_time"])
+    times = pq.ParquetFile(tmp_path / "lakehouse" / "arrivals" / "cars" / first.path).read(["arrival_time"])
     assert times["arrival_time"].cast(pa.int64()).to_pylist() == sorted(
         times["arrival_time"].cast(pa.int64()).to_pylist()
     )
@@ -97,7 +97,7 @@ def test_a_day_that_cannot_be_compacted_does_not_refuse_the_batch(tmp_path: Path
     for minute in range(16):
         _batch(tmp_path, 1, minute)
     lost = log_files(_log(tmp_path))[0]
-    (tmp_path / "house" / "arrivals" / "cars" / lost.path).unlink()
+    (tmp_path / "lakehouse" / "arrivals" / "cars" / lost.path).unlink()
     summary = _batch(tmp_path, 1, 16, partition=1)
     assert (summary.appended, summary.compacted_days) == (1, 0)
     (warning,) = summary.warnings
@@ -118,9 +118,9 @@ def test_a_big_batch_lies_in_row_groups_of_narrow_arrival_ranges(tmp_path: Path)
         "x": pa.array([0.5] * many),
     }
     pq.write_table(pa.table(rows), tmp_path / "big.parquet")
-    assert ingest(JOB, "cars", [tmp_path / "big.parquet"], tmp_path / "house").appended == many
+    assert ingest(JOB, "cars", [tmp_path / "big.parquet"], tmp_path / "lakehouse").appended == many
     (file,) = log_files(_log(tmp_path))
-    told = pq.ParquetFile(tmp_path / "house" / "arrivals" / "cars" / file.path).metadata
+    told = pq.ParquetFile(tmp_path / "lakehouse" / "arrivals" / "cars" / file.path).metadata
     place = told.schema.names.index("arrival_time")
     groups = [told.row_group(index) for index in range(told.num_row_groups)]
     assert max(group.num_rows for group in groups) == 131_072

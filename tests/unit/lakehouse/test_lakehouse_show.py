@@ -92,17 +92,17 @@ def test_a_range_on_windows_holds_its_beginning_and_not_its_end(tmp_path: Path) 
 def test_a_range_on_arrivals_acts_on_their_time_to_the_microsecond(tmp_path: Path) -> None:
     times = [f"2026-01-01T12:00:00.00010{digit}Z" for digit in (1, 2, 3)]
     records = [record(i, arrival_time=time) for i, time in enumerate(times)]
-    ingest(JOB, "cars", [lines(tmp_path / "a.jsonl", *records)], tmp_path / "house")
+    ingest(JOB, "cars", [lines(tmp_path / "a.jsonl", *records)], tmp_path / "lakehouse")
     output = OutputRange(parse_instant(times[1]), parse_instant(times[2]))
-    rows = rows_of(JOB, "arrivals/cars", tmp_path / "house", output)
+    rows = rows_of(JOB, "arrivals/cars", tmp_path / "lakehouse", output)
     assert rows is not None
     assert [row["arrival_time"] for row in plain_rows(rows)] == [times[1]]
 
 
 def test_a_table_not_yet_written_is_none_and_one_that_cannot_be_is_an_error(tmp_path: Path) -> None:
-    assert all(rows_of(JOB, table, tmp_path / "house") is None for table in tables_of(JOB))
+    assert all(rows_of(JOB, table, tmp_path / "lakehouse") is None for table in tables_of(JOB))
     with pytest.raises(UsageError, match="no table 'window'; did you mean 'windows'"):
-        rows_of(JOB, "window", tmp_path / "house")
+        rows_of(JOB, "window", tmp_path / "lakehouse")
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ query:
 """
     )
     for name, lane in (("entries", 7), ("exits", "b")):
-        ingest(both, name, [lines(tmp_path / f"{name}.jsonl", record(1, lane=lane))], tmp_path / "house")
-    rows = rows_of(both, "arrivals", tmp_path / "house")
+        ingest(both, name, [lines(tmp_path / f"{name}.jsonl", record(1, lane=lane))], tmp_path / "lakehouse")
+    rows = rows_of(both, "arrivals", tmp_path / "lakehouse")
     assert rows is not None
     assert [(row["input"], row["lane"]) for row in plain_rows(rows)] == [("entries", "7"), ("exits", "b")]
 

@@ -250,7 +250,7 @@ def test_a_counter_goes_on_so_a_day_that_grew_makes_all_later_days_again(tmp_pat
     assert grown.summary.clock().received == 5
 
 
-def test_a_rewritten_log_is_summed_up_anew(tmp_path: Path) -> None:
+def test_a_rewritten_log_is_summed_up_again(tmp_path: Path) -> None:
     part = ATLAS.inputs[0]
     save(tmp_path, found(tmp_path, ATLAS, append(tmp_path, part, one_a_day(range(3)))))
     other = [
@@ -288,7 +288,7 @@ def test_an_older_version_of_the_log_has_a_summary_of_its_own(tmp_path: Path) ->
     assert [(one.days_made, one.unsaved) for one in plan.summaries] == [(1, None)]
 
 
-def test_a_plan_says_what_the_carry_costs_and_reads_a_day_and_the_window_before(tmp_path: Path) -> None:
+def test_a_plan_names_the_cost_of_the_initial_state_and_reads_a_day_and_the_window_before(tmp_path: Path) -> None:
     far = Arrival("cars", 1, 0, BEGIN, {"At": BEGIN + 900 * DAY, **NOTHING_ELSE})
     append(tmp_path, ATLAS.inputs[0], [far, *one_a_day(range(10))])
     output = OutputRange(BEGIN + 6 * DAY, BEGIN + 7 * DAY)

@@ -356,7 +356,7 @@ def test_a_snapshot_reads_every_endpoint_since_the_start_of_what_is_still_alive_
         (replace(ATLAS, inputs=(replace(ATLAS.inputs[0], timestamp_by="at + INTERVAL 1 HOUR"),)), "expression"),
     ],
 )
-def test_what_no_carry_bounds_reads_the_whole_log_and_says_why(of: Job, why: str) -> None:
+def test_what_no_initial_state_bounds_reads_the_whole_log_and_gives_the_reason(of: Job, why: str) -> None:
     assert why in str(why_whole_log(of))
     found = planned(of, log((-9 * HOUR, 0)))
     assert (found.range.from_us, found.range.to_us, found.initial_states) == (None, None, None)

@@ -45,17 +45,17 @@ def settled(tmp_path: Path, of: Job, *arrivals: tuple[int, str, str]) -> Settled
         lines.append(json.dumps({**record, "input_partition": partition, "sequence": sequences[partition]}) + "\n")
     file = tmp_path / "log.jsonl"
     file.write_text("".join(lines))
-    assert ingest(of, "bikes", [file], tmp_path / "house").quarantined == 0
+    assert ingest(of, "bikes", [file], tmp_path / "lakehouse").quarantined == 0
     return newest_settled_day(lakehouse(tmp_path), of)
 
 
 def lakehouse(tmp_path: Path) -> Lakehouse:
-    return Lakehouse.at(tmp_path / "house")
+    return Lakehouse.at(tmp_path / "lakehouse")
 
 
 def plan_is_settled(tmp_path: Path, of: Job, day: str) -> bool:
     from_us = parse_instant(f"2026-03-{day}T00:00:00Z")
-    return make_plan(of, OutputRange(from_us, from_us + DAY), tmp_path / "house").settled
+    return make_plan(of, OutputRange(from_us, from_us + DAY), tmp_path / "lakehouse").settled
 
 
 FIRST = [(0, "01T12:00:00", "01T12:00:00"), (1, "01T12:00:00", "01T12:00:00")]
@@ -133,7 +133,7 @@ def test_a_job_that_hangs_on_its_whole_log_has_no_settled_day(tmp_path: Path, of
     ]
     file = tmp_path / "log.jsonl"
     file.write_text("".join(json.dumps(record) + "\n" for record in records))
-    assert ingest(of, "bikes", [file], tmp_path / "house").quarantined == 0
+    assert ingest(of, "bikes", [file], tmp_path / "lakehouse").quarantined == 0
     found = newest_settled_day(lakehouse(tmp_path), of)
     assert found.day is None
     assert why in found.why

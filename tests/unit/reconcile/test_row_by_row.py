@@ -94,7 +94,7 @@ def test_an_event_that_a_join_lost_and_a_row_that_was_deleted_are_each_named(tmp
     assert missing.name == "row_missing_in_stream"
 
 
-def test_an_unmatched_left_row_tells_which_event_of_the_pair_was_lost(tmp_path: Path) -> None:
+def test_an_unmatched_left_row_shows_which_event_of_the_pair_was_lost(tmp_path: Path) -> None:
     job = _trips("left")
     lakehouse = ingested(job, tmp_path / "lakehouse", TRIPS)
     assert _shown(job, lakehouse, results(job, lakehouse, [("exits", 0, 11)])) == [

@@ -88,8 +88,8 @@ def test_everything_is_replaced_columns_included(lakehouse: Lakehouse) -> None:
 
 
 def _loaded(tmp_path: Path) -> Path:
-    ingest(job(), "cars", [lines(tmp_path / "a.jsonl", *(record(n) for n in range(50)))], tmp_path / "house")
-    return tmp_path / "house"
+    ingest(job(), "cars", [lines(tmp_path / "a.jsonl", *(record(n) for n in range(50)))], tmp_path / "lakehouse")
+    return tmp_path / "lakehouse"
 
 
 def _hopping(hop: str) -> Job:

@@ -29,8 +29,8 @@ def lakehouse(tmp_path: Path) -> Path:
     for day in (1, 2, 3):
         times = [f"2026-01-0{day}T{hour:02d}:00:00Z" for hour in (6, 12, 18)]
         records = [record(10 * day + i, arrival_time=time, at=time) for i, time in enumerate(times)]
-        ingest(JOB, "cars", [lines(tmp_path / f"{day}.jsonl", *records)], tmp_path / "house")
-    return tmp_path / "house"
+        ingest(JOB, "cars", [lines(tmp_path / f"{day}.jsonl", *records)], tmp_path / "lakehouse")
+    return tmp_path / "lakehouse"
 
 
 def test_a_plan_names_range_rule_version_and_cost(lakehouse: Path) -> None:
@@ -92,8 +92,8 @@ def test_a_version_or_input_that_is_not_there_is_an_error_of_use(lakehouse: Path
 
 def test_an_input_without_a_log_says_how_to_load_it(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no arrival log yet.*tailrace ingest JOB --input cars"):
-        make_plan(JOB, EVERYTHING, tmp_path / "house")
-    assert not (tmp_path / "house").exists()
+        make_plan(JOB, EVERYTHING, tmp_path / "lakehouse")
+    assert not (tmp_path / "lakehouse").exists()
 
 
 def test_a_log_without_a_column_of_the_job_is_an_error_of_use(lakehouse: Path) -> None:

@@ -116,10 +116,10 @@ def test_the_command_writes_the_page_into_the_lakehouse_and_exits_with_1_where_w
     assert told["verdict"] in Path(told["report"]).read_text()
 
 
-def test_the_command_writes_where_it_is_told_to_and_exits_with_0_where_all_agrees(
+def test_the_command_writes_to_out_and_exits_with_0_where_all_agrees(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lakehouse = build(tmp_path / "house", live=True, hours=8)
+    lakehouse = build(tmp_path / "lakehouse", live=True, hours=8)
     (tmp_path / "cars.yaml").write_text(JOB_TEXT)
     out = tmp_path / "deep" / "report.html"
     job = str(tmp_path / "cars.yaml")

@@ -121,8 +121,8 @@ def test_without_a_reconciliation_the_story_says_that_the_cause_is_not_known(dif
     assert any(sentence.startswith("cars: the replay gives ") for sentence in story)
 
 
-def test_a_reconciliation_gives_causes_and_is_told_from_an_old_one(tmp_path: Path) -> None:
-    lakehouse = build(tmp_path / "house", live=True, wrong=True)
+def test_a_reconciliation_gives_causes_and_an_old_one_is_recognised(tmp_path: Path) -> None:
+    lakehouse = build(tmp_path / "lakehouse", live=True, wrong=True)
     found = gather(JOB, lakehouse, EVERYTHING).windows.different
     rows: list[dict[str, Any]] = [
         {
@@ -148,7 +148,7 @@ def test_a_reconciliation_gives_causes_and_is_told_from_an_old_one(tmp_path: Pat
 
 
 def test_a_reconciliation_alone_is_enough_where_the_live_table_is_elsewhere(tmp_path: Path) -> None:
-    lakehouse = build(tmp_path / "house")
+    lakehouse = build(tmp_path / "lakehouse")
     first = gather(JOB, lakehouse, EVERYTHING).windows.pairs[0]
     row = {"window_end": first.key["window_end"], "booth": first.key["booth"], "status": "missing_in_stream"}
     reconciled(lakehouse, [{**row, "cause": "row_missing_in_stream", "evidence": {}}])
@@ -164,7 +164,7 @@ def test_an_empty_lakehouse_has_no_facts_and_no_verdict(tmp_path: Path) -> None:
 
 
 def test_a_log_without_a_replay_has_events_that_are_not_decided(tmp_path: Path) -> None:
-    facts = gather(JOB, build(tmp_path / "house", replay=False), EVERYTHING)
+    facts = gather(JOB, build(tmp_path / "lakehouse", replay=False), EVERYTHING)
     assert facts.undecided == facts.events == 288
     assert facts.by_verdict == {}
     assert facts.gaps == (EVERYTHING,)

@@ -83,7 +83,7 @@ def test_the_light_compiler_is_kept_away_from_long_jobs(jars: Path) -> None:
     assert "-XX:TieredStopAtLevel=1" not in driver_options(short=False)
 
 
-def test_an_archive_that_cannot_be_made_is_told_and_stops_nothing(jars: Path, tmp_path: Path) -> None:
+def test_an_archive_that_cannot_be_made_is_reported_and_stops_nothing(jars: Path, tmp_path: Path) -> None:
     from pipelines.core.errors import EnvironmentUnfit
 
     with pytest.raises(EnvironmentUnfit, match="no class-data archive was written: "):
