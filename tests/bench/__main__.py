@@ -71,7 +71,7 @@ def main(
     if as_json:
         sys.stdout.write(json.dumps(figures, indent=2) + "\n")
     if docs or (docs is None and whole):
-        for place in write_page(figures, DOCS):
+        for place in write_page(figures, DOCS, keep=not whole):
             Console(stderr=True).print(f"written: {place}", highlight=False)
     raise typer.Exit(0 if _all_right(figures) else 1)
 

@@ -57,5 +57,6 @@ def _plain(table: pa.Table, question: Question) -> pa.Table:
     for name in ("window_end", *question.keys, *question.values):
         column = table[name]
         text = pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type)
-        columns[name] = column.cast(pa.string() if text else kinds.get(name, column.type))
+        kind = pa.string() if text else pa.int64() if pa.types.is_integer(column.type) else column.type
+        columns[name] = column.cast(kinds.get(name, kind))
     return pa.table(columns)

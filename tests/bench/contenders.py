@@ -27,11 +27,12 @@ from pipelines.batch import engine
 from pipelines.core.model import EVERYTHING, Job, OutputRange
 from pipelines.core.time import to_datetime
 from pipelines.core.verdicts import IS_EXCEPTION_SQL
+from pipelines.lakehouse.layout import output_tables
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.live.run import stream
 from pipelines.plan.watermark_strategy import WatermarkStrategy
 from pipelines.replay.builder import make_plan
-from pipelines.replay.read import log_slices, read_arrivals
+from pipelines.replay.read import log_slices, read_arrivals, read_references
 from pipelines.replay.run import replay
 
 Exceptions = Counter[tuple[str, ...]]
@@ -114,19 +115,21 @@ class Contender(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """What is computed; ``verdicts`` are the exceptions alone. ``shared`` is kept while both are computed."""
+    """What is computed: the windows that are judged, ``verdicts`` that are exceptions, and other results. ``shared`` is
+    kept while all are computed."""
 
     windows: DataFrame
     verdicts: DataFrame | None = None
+    others: tuple[DataFrame, ...] = ()
     shared: tuple[DataFrame, ...] = ()
 
     @contextmanager
     def kept(self) -> Iterator[tuple[DataFrame, ...]]:
-        """Verdicts and windows, with what they share kept meanwhile."""
+        """All results, with what they share kept meanwhile."""
         for frame in self.shared:
             frame.persist()
         try:
-            yield (self.windows,) if self.verdicts is None else (self.verdicts, self.windows)
+            yield (*([] if self.verdicts is None else [self.verdicts]), self.windows, *self.others)
         finally:
             for frame in self.shared:
                 frame.unpersist()
@@ -187,7 +190,7 @@ class Replay(Contender):
         self.seconds()
         job = self.question.job()
         exceptions = self.site.spark.read.format("delta").load(self.site.scratch.uri(f"verdicts/{job.name}"))
-        windows = self.site.written(f"windows/{job.name}", self.question)
+        windows = self.site.written(output_tables(job)[0].table, self.question)
         return Answer(windows, on_spark.counted(exceptions) if self.output == EVERYTHING else None)
 
     def seconds(self) -> float:
@@ -248,16 +251,18 @@ class _Replayed:
 
     job: Job
     arrivals: dict[str, DataFrame]
+    references: dict[str, DataFrame]
     strategy: WatermarkStrategy
     slices: engine.LogSlices | None
 
 
-def _replayed(site: Site, question: Question, strategy: WatermarkStrategy | None) -> _Replayed:
+def _replayed(site: Site, question: Question, strategy: WatermarkStrategy | None = None) -> _Replayed:
     job, lakehouse = question.job(), site.log.lakehouse
     plan = make_plan(job, EVERYTHING, lakehouse)
     chosen = strategy or plan.strategy
     slices = log_slices(site.spark, plan, lakehouse) if chosen.verdicts == "file_order" else None
-    return _Replayed(job, read_arrivals(site.spark, job, plan, lakehouse), chosen, slices)
+    arrivals, references = (read(site.spark, job, plan, lakehouse) for read in (read_arrivals, read_references))
+    return _Replayed(job, arrivals, references, chosen, slices)
 
 
 def tailrace(site: Site, question: Question, strategy: WatermarkStrategy | None = None) -> Frames:
@@ -270,7 +275,15 @@ def tailrace_with_exceptions(site: Site, question: Question, strategy: Watermark
     """Tailrace's windows, and its verdicts as ``keep_verdicts: exceptions`` keeps them."""
     run = _replayed(site, question, strategy)
     result = engine.run(run.job, run.arrivals, strategy=run.strategy, slices=run.slices)
-    return Frames(result.windows, result.verdicts.filter(IS_EXCEPTION_SQL), result.shared)
+    return Frames(result.windows, result.verdicts.filter(IS_EXCEPTION_SQL), shared=result.shared)
+
+
+def script(site: Site, question: Question) -> Frames:
+    """All outputs of the question's script; the first one has its windows."""
+    run = _replayed(site, question)
+    result = engine.run_steps(run.job, run.arrivals, run.references, strategy=run.strategy, slices=run.slices)
+    windows, *others = result.outputs.values()
+    return Frames(windows, others=tuple(others), shared=result.shared_steps)
 
 
 def within(windows: pa.Table, output: OutputRange) -> pa.Table:

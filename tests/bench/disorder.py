@@ -17,7 +17,7 @@ from pipelines.lakehouse.schema import TIMESTAMP
 CHUNK = 1_000_000
 START_US = parse_instant("2026-01-01T00:00:00Z")
 EVENTS_A_DAY = 20_000_000 // 3
-FORMAT = 5
+FORMAT = 6
 """Part of the cache key: raised when the same model would give another log, or other files."""
 
 Ints = npt.NDArray[np.int64]

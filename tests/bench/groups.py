@@ -16,7 +16,7 @@ from bench.contenders import Contender, Live, OneMachine, PlainToDelta, Replay, 
 from bench.disorder import EVENTS_A_DAY, START_US, Disorder
 from bench.logs import Log, beside, departures, generated
 from bench.on_one_machine import Engine
-from bench.questions import DEPARTURES, READINGS, Question
+from bench.questions import DEPARTURES, MONITORING, ONE_WINDOW, ONE_WINDOW_SCRIPT, READINGS, Question
 from pipelines.core.model import EVERYTHING, OutputRange
 from pipelines.core.time import DAY, SECOND
 from pipelines.plan.watermark_strategy import Strategy, WatermarkStrategy
@@ -132,7 +132,7 @@ def each_key(site: Site, question: Question) -> ToNowhere:
 
 # -- cost curves -----------------------------------------------------------------------------------------------------
 
-CURVES = ("log_length", "range", "lateness", "keys", "disorder", "skew", "aggregates", "strategies")
+CURVES = ("log_length", "range", "lateness", "keys", "disorder", "skew", "aggregates", "strategies", "monitoring")
 
 
 def curve(name: str, stage: Stage, *, events: int) -> Group:
@@ -146,6 +146,7 @@ def curve(name: str, stage: Stage, *, events: int) -> Group:
         "skew": _skew,
         "aggregates": _aggregates,
         "strategies": _strategies,
+        "monitoring": _monitoring,
     }[name](stage, events)
 
 
@@ -219,6 +220,27 @@ def _strategies(stage: Stage, events: int) -> Group:
             there.append(ToNowhere("exceptions", "Tailrace, windows and exceptions", site, READINGS, frames=both))
         points.append((name, there))
     return _curve("strategies", "By the strategy that finds watermarks; a plan chooses among them", "strategy", points)
+
+
+def _monitoring(stage: Stage, events: int) -> Group:
+    site = stage.generated(of_size(events))
+    questions = {
+        "one window": (ONE_WINDOW, contenders.tailrace),
+        "the same as a script": (ONE_WINDOW_SCRIPT, contenders.script),
+        "all steps": (MONITORING, contenders.script),
+    }
+    points = [
+        (
+            label,
+            [
+                plain(site, question),
+                ToNowhere("tailrace", "Tailrace", site, question, frames=frames),
+                Replay("replay", "tailrace replay: all of it, written to Delta", site, question),
+            ],
+        )
+        for label, (question, frames) in questions.items()
+    ]
+    return _curve("monitoring", "A monitoring job, by its steps", "query", points)
 
 
 def _three(site: Site, question: Question) -> list[Contender]:

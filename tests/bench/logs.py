@@ -13,8 +13,9 @@ from pathlib import Path
 from deltalake import CommitProperties, write_deltalake
 
 from bench.disorder import Disorder, as_table, chunks
-from bench.questions import DEPARTURES, READINGS
+from bench.questions import DEPARTURES, MONITORING, READINGS, SITES
 from pipelines.ingest.batch import ingest
+from pipelines.ingest.references import ingest_reference
 from pipelines.ingest.sorted_runs import SortedRuns
 from pipelines.lakehouse.compact import file_layout
 from pipelines.lakehouse.layout import arrivals_table
@@ -65,8 +66,17 @@ def generated(model: Disorder, cache: Path) -> Log:
             writer_properties=file_layout(schema),
             commit_properties=CommitProperties(custom_metadata={"tailrace": "ingest", "batch_id": "bench"}),
         )
+    _write_sites(model.sites, log.lakehouse)
     done.write_text(json.dumps(asdict(model), indent=2) + "\n")
     return log
+
+
+def _write_sites(sites: int, lakehouse: Lakehouse) -> None:
+    """The reference data of a generated log: each site may have means that rise by so much."""
+    with tempfile.TemporaryDirectory() as folder:
+        rows = [f"{site},site {site},{1 + site % 10 / 10}" for site in range(sites)]
+        (file := Path(folder) / "sites.csv").write_text("\n".join([",".join(SITES), *rows]) + "\n")
+        ingest_reference(MONITORING.job(), "sites", [file], lakehouse)
 
 
 def departures(cache: Path) -> Log:
@@ -83,7 +93,9 @@ def departures(cache: Path) -> Log:
 
 @contextmanager
 def beside(log: Log) -> Iterator[Lakehouse]:
-    """A lakehouse to write results into, which holds the log too; that alone stays."""
+    """A lakehouse to write results into, which has the log and the reference data too; these alone stay."""
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as folder:
-        (Path(folder) / "arrivals").symlink_to(log.lakehouse.folder / "arrivals")
+        for name in ("arrivals", "references"):
+            if (log.lakehouse.folder / name).exists():
+                (Path(folder) / name).symlink_to(log.lakehouse.folder / name)
         yield Lakehouse.at(folder)

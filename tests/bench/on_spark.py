@@ -20,7 +20,7 @@ def arrivals(spark: SparkSession, log: Log) -> DataFrame:
 def plain(log: DataFrame, question: Question) -> DataFrame:
     """Windows by event time at face value: what is written when nobody asks what the stream did."""
     span = F.window(question.at, f"{question.window_us // SECOND} seconds").alias("span")
-    windows = log.groupBy(span, *question.keys).agg(*_aggregates(question))
+    windows = log.filter(question.where or "true").groupBy(span, *question.keys).agg(*_aggregates(question))
     return windows.select(F.col("span.end").alias("window_end"), *question.keys, *question.values)
 
 

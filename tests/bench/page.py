@@ -16,7 +16,8 @@ _INTRODUCTION = """\
 # How fast exact is
 
 Written by `make bench`; not edited by hand. `make bench ARGS="--size 1 --rounds 3 --only plain,window,tailrace"` takes
-a minute or two, `make bench SIZE=100` measures a hundred million events.
+a minute or two, `make bench SIZE=100` measures a hundred million events. With `--docs` what was measured, be it
+`--curves monitoring` alone, takes the place of its sections here, and the others stay.
 
 Every contender answers the same question about the same Delta table: what the streaming job would have counted, in
 windows by key, with how many, sum and average. One exception: *plain windowing* puts every event into the window of its
@@ -41,9 +42,13 @@ numbers are wrong by design; the table says how many.
 """
 
 
-def write_page(figures: Figures, folder: Path) -> list[Path]:
-    """``benchmarks.md``, its figures as JSON and its drawings, into ``folder``; what was written."""
+def write_page(figures: Figures, folder: Path, *, keep: bool = False) -> list[Path]:
+    """``benchmarks.md``, its figures as JSON and its drawings, into ``folder``; what was written. ``keep``: logs and
+    curves that are there and were not measured again stay."""
     beside = folder / "benchmarks"
+    page, data = folder / "benchmarks.md", beside / "figures.json"
+    if keep and data.exists():
+        figures = figures | _together(json.loads(data.read_text()), figures)
     written = []
     parts = [_INTRODUCTION.format(tolerance=f"{TOLERANCE:g}")]
     if figures["logs"]:
@@ -52,18 +57,15 @@ def write_page(figures: Figures, folder: Path) -> list[Path]:
             "## Results",
             f"![Each contender's time, divided by plain windowing's](benchmarks/{written[-1].name})",
         ]
-        parts += [part for log in figures["logs"] for part in (f"### {log['title']}", _table(tables.times(log)))]
+        parts += [part for log in figures["logs"] for part in (*_heading(log), _table(tables.times(log)))]
     if figures["curves"]:
         written.append(charts.write_svg(charts.curves(figures["curves"]), beside / "curves.svg"))
         parts += ["## What the cost depends on", _CURVES, f"![Cost curves](benchmarks/{written[-1].name})"]
-        parts += [
-            part for curve in figures["curves"] for part in (f"### {curve['title']}", _table(tables.along(curve)))
-        ]
+        parts += [part for curve in figures["curves"] for part in (*_heading(curve), _table(tables.along(curve)))]
     if figures["logs"]:
         parts += ["## Memory, reading, shuffling", _COSTS]
         parts += [part for log in figures["logs"] for part in (f"### {log['title']}", _table(tables.costs(log)))]
     parts += ["## The machine", _machine(figures), "## The log", _model(figures)]
-    page, data = folder / "benchmarks.md", beside / "figures.json"
     beside.mkdir(parents=True, exist_ok=True)
     page.write_text("\n\n".join(part.strip() for part in parts) + "\n")
     data.write_text(json.dumps(figures, indent=1) + "\n")
@@ -72,7 +74,11 @@ def write_page(figures: Figures, folder: Path) -> list[Path]:
 
 _CURVES = """\
 *× plain* is divided by plain windowing at the same point; *× its first* by the same contender at the first point, which
-says how the cost grows. Curves of replays are of all of `tailrace replay`, ledger and writes included."""
+says how the cost grows. Curves of replays are of all of `tailrace replay`, ledger and writes included.
+
+The monitoring job is a script: it filters events, counts and averages them in windows by site, compares each average
+with the one before (`LAG`) and with a factor that reference data has for the site. It has two outputs: the windows, and
+the averages that rose by more than the factor. Its first point is a job of the first window alone, in a job file."""
 
 _COSTS = """\
 Medians. *Resident* is the peak of resident memory, driver and JVM together; the JVM keeps what it once took, so *heap*,
@@ -81,13 +87,25 @@ files, spills and shuffles included; Polars maps files into memory, which this d
 of the stage that ran longest."""
 
 
+def _together(before: Figures, now: Figures) -> Figures:
+    """Logs and curves of both, those of ``now`` in place of the former ones of the same name."""
+    return {
+        kind: list({one["name"]: one for figures in (before, now) for one in figures[kind]}.values())
+        for kind in ("logs", "curves")
+    }
+
+
+def _heading(one: Figures) -> tuple[str, str]:
+    taken = one["taken"]
+    return f"### {one['title']}", f"{taken['at']}, rounds: {taken['rounds']}, load average {taken['load_average']}."
+
+
 def _machine(figures: Figures) -> str:
     machine = figures["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     return (
-        f"{figures['taken_at']}, rounds: {figures['rounds']}. {machine['processor']}, {machine['cores']} cores,"
-        f" {machine['memory_bytes'] / 2**30:.0f} GiB, {machine['system']};"
-        f" load average before it began {machine['load_average_at_start']}. {versions}."
+        f"{machine['processor']}, {machine['cores']} cores, {machine['memory_bytes'] / 2**30:.0f} GiB,"
+        f" {machine['system']}. {versions}."
     )
 
 

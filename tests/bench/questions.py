@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from textwrap import indent
 
 from pipelines.core.model import Job
 from pipelines.core.time import HOUR, MINUTE, SECOND, format_duration
@@ -29,6 +30,8 @@ class Question:
     out_of_order_us: int
     window_us: int
     over: tuple[str, ...] = ()
+    where: str | None = None
+    script: str = ""
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -47,9 +50,6 @@ class Question:
 
     def job(self) -> Job:
         """The job file of the question, as a person would write it."""
-        keys = ", ".join(self.keys)
-        aggregates = {"n": "count(*)", "total": f"sum({self.measured})", "mean": f"avg({self.measured})"}
-        wanted = ", ".join(f'{name}: "{aggregates[name]}"' for name in self.values)
         return parse_job(
             f"""
 tailrace: 1
@@ -65,13 +65,27 @@ ordering:
   late_arrival: {format_duration(self.late_us)}
   out_of_order: {format_duration(self.out_of_order_us)}
   action: adjust
-query:
-  from: {self.input}
-  group_by: [{keys}]
-  window: {{tumbling: {{size: {format_duration(self.window_us)}}}}}
-  aggregates: {{{wanted}}}
+{self._query()}
 """
         )
+
+    def _query(self) -> str:
+        if self.script:
+            columns = ", ".join(f"{name} {kind}" for name, kind in SITES.items())
+            return f'references: {{sites: {{columns: "{columns}"}}}}\nquery:\n  sql: |\n{indent(self.script, "    ")}'
+        aggregates = {"n": "count(*)", "total": f"sum({self.measured})", "mean": f"avg({self.measured})"}
+        wanted = ", ".join(f'{name}: "{aggregates[name]}"' for name in self.values)
+        return f"""
+query:
+  from: {self.input}
+  {"" if self.where is None else f'where: "{self.where}"'}
+  group_by: [{", ".join(self.keys)}]
+  window: {{tumbling: {{size: {format_duration(self.window_us)}}}}}
+  aggregates: {{{wanted}}}"""
+
+
+SITES = {"site": "INT", "name": "STRING", "factor": "DOUBLE"}
+"""The columns of the reference data ``sites``, a row for each site of a generated log."""
 
 
 READINGS = Question(
@@ -87,6 +101,44 @@ READINGS = Question(
     window_us=5 * MINUTE,
 )
 """Asked of generated logs."""
+
+ONE_WINDOW = replace(READINGS, where="reading > 5")
+"""The first window of the monitoring job, as a job file has it."""
+
+ONE_WINDOW_SCRIPT = replace(
+    ONE_WINDOW,
+    script="""\
+SELECT site, COUNT(*) AS n, SUM(reading) AS total, AVG(reading) AS mean
+INTO windows
+FROM readings TIMESTAMP BY at
+WHERE reading > 5
+GROUP BY site, TumblingWindow(minute, 5)
+""",
+)
+"""The same as a script."""
+
+MONITORING = replace(
+    ONE_WINDOW,
+    script="""\
+WITH per_site AS (
+    SELECT site, COUNT(*) AS n, SUM(reading) AS total, AVG(reading) AS mean
+    FROM readings TIMESTAMP BY at
+    WHERE reading > 5
+    GROUP BY site, TumblingWindow(minute, 5)
+),
+compared AS (
+    SELECT site, mean, LAG(mean) OVER (PARTITION BY site LIMIT DURATION(minute, 30)) AS mean_before
+    FROM per_site
+)
+SELECT site, n, total, mean INTO windows FROM per_site
+
+SELECT compared.site, sites.name, compared.mean, compared.mean_before
+INTO alerts
+FROM compared JOIN sites ON compared.site = sites.site
+WHERE compared.mean > compared.mean_before * sites.factor
+""",
+)
+"""A typical monitoring job: its first window is an output, and is compared with the one before and with limits."""
 
 DEPARTURES = Question(
     input="departures",

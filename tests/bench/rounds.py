@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -64,8 +64,8 @@ class Expected:
         self._exceptions: dict[tuple[str, Question], Exceptions] = {}
 
     def windows(self, contender: Contender) -> pa.Table:
-        """Every window of the contender's question and output range."""
-        site, question = contender.site, contender.question
+        """Every window of the contender's question and output range; of a script's as a job file asks for them."""
+        site, question = contender.site, replace(contender.question, script="")
         key = (site.log.uri, question)
         if key not in self._windows:
             self._windows[key] = site.collected(tailrace(site, question).windows, question)

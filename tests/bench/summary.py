@@ -25,17 +25,17 @@ PACKAGES = ("pyspark", "delta-spark", "deltalake", "pyarrow", "numpy", "duckdb",
 
 def report(groups: list[tuple[Group, dict[str, Row]]], rounds: int, java: str) -> Figures:
     """Everything that was found, and on what."""
+    at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    taken = {"at": at, "rounds": rounds, "load_average": LOAD_AT_START}
     return {
-        "taken_at": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "rounds": rounds,
         "machine": _machine(java),
         "model": {**asdict(Disorder(0, 0)), "events_a_day": EVENTS_A_DAY},
         "question": {
             name.removesuffix("_us"): format_duration(value) if name.endswith("_us") else value
             for name, value in asdict(READINGS).items()
         },
-        "logs": [_log(group, rows) for group, rows in groups if not group.axis],
-        "curves": [_curve(group, rows) for group, rows in groups if group.axis],
+        "logs": [_log(group, rows) | {"taken": taken} for group, rows in groups if not group.axis],
+        "curves": [_curve(group, rows) | {"taken": taken} for group, rows in groups if group.axis],
     }
 
 
@@ -111,7 +111,6 @@ def _machine(java: str) -> Figures:
         "cores": cores,
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "system": f"{platform.system()} {platform.release()}",
-        "load_average_at_start": LOAD_AT_START,
         "versions": {"tailrace": __version__, "python": platform.python_version(), "java": java, **versions},
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -91,10 +92,14 @@ def engines() -> Iterator[list[Engine]]:
 
 
 @pytest.fixture(scope="module")
-def group(spark: SparkSession, engines: list[Engine], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
+def stage(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     with ExitStack() as stack:
-        stage = Stage(spark, SparkMeter(spark).pid, tmp_path_factory.mktemp("cache"), stack)
-        yield groups.generated_log(stage, events=EVENTS, live_events=EVENTS, engines=engines)
+        yield Stage(spark, SparkMeter(spark).pid, tmp_path_factory.mktemp("cache"), stack)
+
+
+@pytest.fixture(scope="module")
+def group(stage: Stage, engines: list[Engine]) -> Group:
+    return groups.generated_log(stage, events=EVENTS, live_events=EVENTS, engines=engines)
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +123,16 @@ def test_plain_windowing_is_inexact_and_the_row_says_how_much(judged: dict[str, 
     assert judged[name].status == "inexact by design"
     differing, _, rows, *_ = judged[name].note.split()
     assert 0 < int(differing.replace(",", "")) < int(rows.replace(",", ""))
+
+
+@pytest.mark.spark
+def test_a_monitoring_job_has_the_windows_of_its_first_step_as_one_output(stage: Stage) -> None:
+    rows = judge(groups.curve("monitoring", stage, events=EVENTS).contenders, Expected(), lambda _: None)
+    assert {name: row.status for name, row in rows.items() if not name.endswith("/plain")} == {
+        f"{point}/{name}": "equal"
+        for point in ("one window", "the same as a script", "all steps")
+        for name in ("tailrace", "replay")
+    }
 
 
 @pytest.mark.spark
@@ -177,6 +192,11 @@ def test_what_is_measured_becomes_a_page_with_drawings(spark: SparkSession, grou
     assert "| a | plain windowing in Spark | 1.00 | 1.00 – 1.00 |" in page
     assert json.loads(written[1].read_text())["logs"][0]["rows"][0]["status"] == "inexact by design"
     assert all(place.read_text().startswith("<svg") for place in written[2:])
+
+    measured_again = report([(Group("log", "the same log", "", log.points), rows)], rounds=2, java="21")
+    write_page(measured_again, tmp_path, keep=True)
+    headings = re.findall("^### (.*)$", written[0].read_text(), re.MULTILINE)
+    assert headings == ["the same log", "a curve", "the same log"]
 
 
 @pytest.mark.parametrize("name", ENGINES)

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from steps_rows import input_frame, job_of
+from steps_rows import columns_of, input_frame, job_of, reference_frame
 
-from pipelines.batch.steps.outputs import outputs
+from pipelines.batch.steps.outputs import evaluate
+from pipelines.core.model import Reference
 from pipelines.core.query import Aggregate, Grid, Sliding, SortKey
-from pipelines.core.steps import Analysed, Analytic, Computed, InputRows, Joined, Projected, Rows, Side, Windowed
+from pipelines.core.steps import (
+    Analysed,
+    Analytic,
+    Computed,
+    InputRows,
+    Joined,
+    Projected,
+    Referenced,
+    ReferenceRows,
+    Rows,
+    Side,
+    Windowed,
+)
 from pipelines.core.time import HOUR, MINUTE
 
 pytestmark = pytest.mark.spark
@@ -60,6 +73,10 @@ PLANS: dict[str, tuple[Rows, dict[str, int]]] = {
         group(group(CARS, FIVE, COUNT), DAILY, Aggregate("m", "sum", "n")),
         {"Exchange": 2, "Sort": 0, "Scan": 1},
     ),
+    "LAG over windows": (
+        Analysed(group(CARS, FIVE, COUNT), (Analytic("a", "lag", "n", partition_by=("k",), within_us=HOUR),)),
+        {"Exchange": 2, "Sort": 1, "Scan": 1},
+    ),
     "a join": (
         select(Joined(Side("c", CARS), Side("v", VANS), MINUTE, 0, 5, (("k", "k"),)), x="c.x", d="v.d"),
         {"Exchange": 2, "Sort": 2, "Scan": 2},
@@ -68,19 +85,25 @@ PLANS: dict[str, tuple[Rows, dict[str, int]]] = {
 
 
 @pytest.fixture(scope="module")
-def plans(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def plans(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The physical plan of each case over files, as it stands before any stage has run."""
     folder = tmp_path_factory.mktemp("plans")
-    settings = {"spark.sql.adaptive.enabled": "false", "spark.sql.autoBroadcastJoinThreshold": "-1"}
-    before = {name: spark.conf.get(name) for name in settings}
     job = job_of({"cars": COLUMNS, "vans": COLUMNS}, {name: rows for name, (rows, _) in PLANS.items()})
+    frames = {one.name: _on_disk(input_frame(spark, one, []), folder / one.name) for one in job.inputs}
+    return planned(evaluate(job, frames, {}).outputs, broadcast="-1")
+
+
+def planned(found: Mapping[str, DataFrame], *, broadcast: str) -> dict[str, str]:
+    """The physical plans where Spark broadcasts tables up to that size."""
+    (spark,) = {frame.sparkSession for frame in found.values()}
+    settings = {"spark.sql.adaptive.enabled": "false", "spark.sql.autoBroadcastJoinThreshold": broadcast}
+    before = {name: spark.conf.get(name) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)
-    frames = {one.name: _on_disk(input_frame(spark, one, []), folder / one.name) for one in job.inputs}
-    found = outputs(job, frames, {})
-    yield {name: frame._jdf.queryExecution().executedPlan().toString() for name, frame in found.items()}
+    plans = {name: frame._jdf.queryExecution().executedPlan().toString() for name, frame in found.items()}
     for name, value in before.items():
-        spark.conf.set(name, value)
+        spark.conf.set(name, str(value))
+    return plans
 
 
 def _on_disk(frame: DataFrame, folder: Path) -> DataFrame:
@@ -90,10 +113,26 @@ def _on_disk(frame: DataFrame, folder: Path) -> DataFrame:
 
 @pytest.mark.parametrize("name", PLANS)
 def test_each_relation_shuffles_and_sorts_no_more_than_it_must(plans: dict[str, str], name: str) -> None:
-    operators = Counter(
-        re.findall(r"^[\s:|+-]*(?:\*\(\d+\) )?(?:File)?(Exchange|Sort|Scan) ", plans[name], re.MULTILINE)
-    )
-    assert {operator: operators[operator] for operator in ("Exchange", "Sort", "Scan")} == PLANS[name][1]
+    assert operators(plans[name], "Exchange", "Sort", "Scan") == PLANS[name][1]
+
+
+def operators(plan: str, *names: str) -> dict[str, int]:
+    """How often each of ``names`` is an operator of the plan."""
+    found = Counter(re.findall(r"^[\s:|+-]*(?:\*\(\d+\) )?(?:File)?(\w+) ", plan, re.MULTILINE))
+    return {name: found[name] for name in names}
+
+
+def test_rows_are_neither_shuffled_nor_sorted_for_reference_data_that_is_small(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    owners = Reference("owners", columns_of("k STRING, owner STRING"))
+    served = Referenced(Side("c", CARS), Side("o", ReferenceRows("owners")), (("k", "k"),))
+    job = job_of({"cars": COLUMNS}, {"served": select(served, owner="o.owner")}, references=[owners])
+    cars = _on_disk(input_frame(spark, job.inputs[0], []), tmp_path / "cars")
+    data = _on_disk(reference_frame(spark, owners, [{"k": "a", "owner": "b"}]), tmp_path / "owners")
+    plan = planned(evaluate(job, {"cars": cars}, {"owners": data}).outputs, broadcast="10MB")["served"]
+    counts = {"BroadcastExchange": 1, "Exchange": 0, "Sort": 0, "Scan": 2}
+    assert operators(plan, *counts) == counts
 
 
 def test_only_the_columns_that_are_read_leave_the_files(plans: dict[str, str]) -> None:
