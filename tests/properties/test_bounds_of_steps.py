@@ -13,10 +13,11 @@ from random import Random
 from typing import TYPE_CHECKING, Literal
 
 import pytest
-from random_steps import JOB, START_US, Example, example
+from random_steps import JOB, SNAPSHOTS, START_US, Example, example
 from test_steps_agreement import batch, reference
 
-from pipelines.core.model import Arrival, Job, OutputRange
+from pipelines.core.errors import DataRefused
+from pipelines.core.model import EVERYTHING, Arrival, Job, OutputRange
 from pipelines.core.query import Aggregate, AnyOf, Grid, Session, Sliding, Snapshot, Window
 from pipelines.core.steps import (
     Analysed,
@@ -27,6 +28,8 @@ from pipelines.core.steps import (
     Joined,
     Output,
     Projected,
+    Referenced,
+    ReferenceRows,
     Rows,
     Side,
     StepRows,
@@ -38,7 +41,8 @@ from pipelines.core.steps import (
 )
 from pipelines.core.time import SECOND
 from pipelines.plan import paths
-from pipelines.plan.extent import Extent, extent_of, greatest, look_back
+from pipelines.plan.extent import Extent, extent_of, look_back
+from pipelines.plan.snapshots import lookups, snapshots_read
 from pipelines.transcripts.engines import tiny_programs
 
 if TYPE_CHECKING:
@@ -52,23 +56,31 @@ _COLUMNS = ("k", "v", "ok")
 def closed(rows: Rows) -> Extent:
     """The least bounds of a construct: of open ones, a microsecond less."""
     extent = extent_of(rows)
+    assert extent.back_us is not None
     match rows:
-        case Windowed(window=AnyOf(members=members)):
-            return Extent(greatest([_closed_window(window) for _, window in members]))
         case Windowed(window=window):
-            return Extent(_closed_window(window))
+            return Extent(extent.back_us - _open_us(window), extent.ahead_us)
         case Analysed() | Joined():
-            assert extent.back_us is not None
             return Extent(extent.back_us - 1, max(extent.ahead_us - 1, 0))
         case _:
             return extent
 
 
-def _closed_window(window: Window) -> int:
+def _open_us(window: Window) -> int:
+    match window:
+        case Sliding() | Snapshot():
+            # a sliding window ends when the event at its start leaves, a snapshot at its only instant
+            return 0
+        case AnyOf(members=members):
+            return _back_us(window) - max(_back_us(one) - _open_us(one) for _, one in members)
+        case _:
+            return 1
+
+
+def _back_us(window: Window) -> int:
     back_us = look_back(window)
     assert back_us is not None
-    # a sliding window ends when the event at its start leaves, a snapshot at its only instant
-    return back_us if isinstance(window, Sliding | Snapshot) else back_us - 1
+    return back_us
 
 
 # -- cases: the rows of an output at one time, and events at the bounds of their steps ---------------------------------
@@ -172,6 +184,13 @@ CHAINS = {
     ),
     "union of a left join with a window, ahead": Case(
         United((windowed(Grid(S, S)), joined("left", 0, 1))), [("a", -S), ("b", S - 1)], 0, ("ahead",)
+    ),
+    # exact, not least: the units of the two joins never leave the whole of both to a row
+    "left join of rows of a left join, ahead": Case(
+        joined("left", 0, 0, right=joined("left", 0, 0, left=Filtered(A, "ok"), unit_us=3 * S), unit_us=2 * S),
+        [("a", 0, False), ("a", 2 * S - 1, True), ("b", 4 * S - 1)],
+        2 * S,
+        (),
     ),
     "sliding over a left join, ahead": Case(
         windowed(_LONG_SLIDE, joined("left", 0, 1)), [("a", -S), ("b", S - 1)], 0, ("ahead",)
@@ -316,6 +335,33 @@ def at_bounds(chance: Random, at_us: int, offsets: Sequence[int]) -> tuple[Arriv
         }
         log.append(Arrival(chance.choice("ab"), 0, number, us, payload))
     return tuple(log)
+
+
+def test_snapshots_of_reference_data_are_read_from_bound_to_bound() -> None:
+    looked_up = Referenced(Side("a", A), Side("d", ReferenceRows("r")), (("k", "k"),))
+    rows = Projected(looked_up, tuple(Computed(name, f"a.{name}") for name in _COLUMNS))
+    case = Case(windowed(Sliding(4 * S), rows), [("a", -4 * S), ("a", -S), ("a", 0)])
+    one = as_example(case, {})
+    job = replace(one.job, references=(SNAPSHOTS,))
+    # x is in the snapshots of the first event and of the second, not in that of the third
+    keys = {START_US - 60 * S: "x", START_US - 4 * S + 1: "y", START_US - 2 * S: "x", START_US: "y"}
+    data = {us: {"since": us, "k": key, "w": 1, "fine": True} for us, key in keys.items()}
+
+    def found(times: OutputRange) -> object:
+        read = tuple(data[us] for us in snapshots_read(times, tuple(data)))
+        try:
+            return reference(replace(one, job=job, references={"r": read}))
+        except DataRefused as error:
+            return str(error)
+
+    (lookup,) = lookups(job)
+    times = lookup.times(one.output)
+    assert times.from_us is not None
+    assert times.to_us is not None
+    whole = found(EVERYTHING)
+    assert found(times) == whole
+    assert found(OutputRange(times.from_us + 1, times.to_us)) != whole
+    assert found(OutputRange(times.from_us, times.to_us - 1)) != whole
 
 
 @pytest.mark.spark
