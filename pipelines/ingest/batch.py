@@ -28,6 +28,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from pipelines.core.errors import EnvironmentUnfit, UsageError, did_you_mean
 from pipelines.core.model import Input, Job
 from pipelines.core.time import format_instant
+from pipelines.ingest.clean_lines import demanding
 from pipelines.ingest.order import ArrivalOrder
 from pipelines.ingest.quarantine import Quarantine
 from pipelines.ingest.readers import OPTIONAL, ORDER, Chunk, Refused, read_file
@@ -128,7 +129,7 @@ def ingest(
     def chunks() -> Iterator[Chunk]:
         for path in paths:
             progress(path.name)
-            yield from read_file(path, names, OPTIONAL, arrivals_schema(part))
+            yield from read_file(path, names, OPTIONAL, demanding(arrivals_schema(part), part))
 
     def attempt(log: DeltaTable | None) -> IngestSummary:
         mine, about = _application(part.name, batch_id), IngestSummary(part.name, batch_id, tuple(map(str, paths)))

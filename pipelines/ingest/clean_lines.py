@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 
+from pipelines.core.model import Input
 from pipelines.ingest.values import under_their_names
 
 _SMALLEST = 1 << 16
@@ -31,6 +32,12 @@ _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 CleanLines = tuple[pa.RecordBatch, Counter[str]]
 """One row a line, and in how many lines each unknown key occurs."""
+
+
+def demanding(types: pa.Schema, part: Input) -> pa.Schema:
+    """``types`` in which the columns that CREATE TABLE demands of each record are not nullable (Q29)."""
+    demanded = {column.name for column in part.columns} if part.complete else frozenset()
+    return pa.schema([field.with_nullable(field.name not in demanded) for field in types])
 
 
 def divided(lines: bytes, types: pa.Schema | None) -> Iterator[tuple[bytes, CleanLines | None]]:
@@ -48,7 +55,10 @@ def divided(lines: bytes, types: pa.Schema | None) -> Iterator[tuple[bytes, Clea
 
 
 def clean_lines(lines: bytes, types: pa.Schema) -> CleanLines | None:
-    """The lines' columns, typed as JSON has them (an instant is text); None if not all lines are clean."""
+    """The lines' columns, typed as JSON has them (an instant is text); None if not all lines are clean.
+
+    A line without a value for a column that is not nullable is not clean: its key may be there or not.
+    """
     kinds = [_json_type(kind) for kind in types.types]
     body = lines.removesuffix(b"\n").removesuffix(b"\r")
     count = None if None in kinds else _objects(body)
@@ -57,6 +67,10 @@ def clean_lines(lines: bytes, types: pa.Schema) -> CleanLines | None:
         return None
     known = table.select(types.names).to_batches()[0]
     if known.schema.types != kinds or not all(map(_is_exact, known.columns, types.types, repeat(body))):
+        return None
+    if any(
+        column.null_count and not types.field(name).nullable for name, column in zip(types.names, known, strict=True)
+    ):
         return None
     ignored = Counter[str]()
     unknown = set(table.column_names) - set(types.names)

@@ -173,4 +173,6 @@ def _true(column: pa.Array) -> Mask:
 
 
 def _is_punctuation(chunk: Chunk, index: int) -> bool:
+    if "kind" not in chunk.columns:  # a message of a source is an event
+        return False
     return chunk.columns["kind"][index] == PUNCTUATION or chunk.columns["punctuation_time"][index] is not None

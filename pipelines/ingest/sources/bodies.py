@@ -7,13 +7,14 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from pipelines.core.model import Column
+from pipelines.core.model import Input
 from pipelines.core.sources import MANY, Body, EventsPerMessage
-from pipelines.ingest.clean_lines import clean_lines
+from pipelines.ingest.clean_lines import clean_lines, demanding
 from pipelines.ingest.readers import Chunk, Refused
 from pipelines.ingest.sources.reader import Messages
 from pipelines.ingest.values import decode_json, under_their_names
@@ -27,8 +28,9 @@ _SMALLEST = 250
 class Decoder:
     """Makes chunks of messages. One event a message, unless ``events`` is ``many``."""
 
-    def __init__(self, columns: Sequence[Column], body: Body, events: EventsPerMessage) -> None:
-        self._types = pa.schema([(column.name, arrow_type(column.type)) for column in columns])
+    def __init__(self, part: Input, body: Body, events: EventsPerMessage) -> None:
+        types = pa.schema([(column.name, arrow_type(column.type)) for column in part.columns])
+        self._types = demanding(types, part)
         self._clean = clean_lines if body in ("json", "json_lines") else None
         self._decode = _FORMATS[body]
         self._text = _base64 if body == "avro" else _utf8
@@ -82,7 +84,12 @@ class Decoder:
         events = [event if event.keys() <= known else under_their_names(event, known) for event in events]
         columns = {name: [event.get(name) for event in events] for name in self._types.names}
         ignored = Counter(name for event in events if not event.keys() <= known for name in event.keys() - known)
-        return self._chunk(messages, columns, taken, sequences, refused, ignored)
+        lacking = {
+            index: next(name for name in self._types.names if name not in event)
+            for index, event in enumerate(events)
+            if not known <= event.keys()
+        }
+        return replace(self._chunk(messages, columns, taken, sequences, refused, ignored), lacking=lacking)
 
     def _events(self, body: bytes | None) -> list[Event]:
         if body is None:

@@ -33,7 +33,7 @@ class CaptureReader:
     def __init__(self, part: Input, source: EventHubsCapture) -> None:
         self._part = part
         self._places = Places(source.path, _regex(source.pattern))
-        self._decoder = Decoder(part.columns, source.body, source.events_per_message)
+        self._decoder = Decoder(part, source.body, source.events_per_message)
         self._found = sorted(self._places.found(), key=lambda file: (_when(file), _partition(file), file.name))
         self._coarse = 0
 

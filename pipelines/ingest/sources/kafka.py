@@ -47,7 +47,7 @@ class KafkaReader:
         self._part = part
         self._source = source
         self._client = Client.of(source)
-        self._decoder = Decoder(part.columns, source.body, source.events_per_message)
+        self._decoder = Decoder(part, source.body, source.events_per_message)
         with closing(self._client.consumer()) as consumer:
             try:
                 about = consumer.list_topics(source.topic, TIMEOUT_S)

@@ -14,6 +14,7 @@ from pipelines.core.errors import DataRefused, did_you_mean
 from pipelines.core.model import Input
 from pipelines.core.sources import DeltaTable, Files
 from pipelines.core.time import MAX_INSTANT_US, MILLISECOND, MIN_INSTANT_US, to_datetime
+from pipelines.ingest.clean_lines import demanding
 from pipelines.ingest.readers import OPTIONAL, ORDER, Chunk, Refused
 from pipelines.ingest.sources.bodies import Decoder
 from pipelines.ingest.sources.reader import Bookmark, Messages, Portion
@@ -41,8 +42,8 @@ class Mapped:
         fields = dict(source.fields)
         self._names = {name: fields.get(name, name) for name in (*ORDER, *payload)}
         self._optional = {name: fields.get(name, name) for name in OPTIONAL if not source.body}
-        self._decoder = Decoder(part.columns, source.body, source.events_per_message) if source.body else None
-        self._schema = arrivals_schema(part)
+        self._decoder = Decoder(part, source.body, source.events_per_message) if source.body else None
+        self._schema = demanding(arrivals_schema(part), part)
 
     @property
     def required(self) -> list[str]:

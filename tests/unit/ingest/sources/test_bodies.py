@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from pipelines.core.model import Input
 from pipelines.core.query import Column
 from pipelines.ingest.readers import Chunk
 from pipelines.ingest.sources import bodies
@@ -29,7 +31,10 @@ NOT_CLEAN = [
     b'{\n"n":4}',
     b'{"n":5}\n',
     b"[]",
+    b'{"N":6,"x":1.5,"s":"b","at":null}',
 ]
+PART = Input("hub", tuple(COLUMNS))
+DEMANDING = dataclasses.replace(PART, complete=True)
 
 
 def messages(found: list[bytes | None]) -> Messages:
@@ -37,7 +42,7 @@ def messages(found: list[bytes | None]) -> Messages:
     return Messages("hub", [0] * count, range(10, 10 + count), [1_000_000] * count, found)
 
 
-def records(chunks: Iterator[Chunk]) -> tuple[list[Any], list[Any], dict[str, int]]:
+def records(part: Input, chunks: Iterator[Chunk]) -> tuple[list[Any], list[Any], dict[str, int]]:
     rows: list[Any] = []
     refused: list[Any] = []
     ignored: dict[str, int] = {}
@@ -49,8 +54,9 @@ def records(chunks: Iterator[Chunk]) -> tuple[list[Any], list[Any], dict[str, in
             typed, reasons = turn(values, arrow_type(column.type))
             columns.append([(value, reasons.get(at)) for at, value in enumerate(typed.to_pylist())])
         keys = [chunk.columns[name].to_pylist() for name in ("arrival_time", "input_partition", "sequence")]
+        lacking = [chunk.lacking.get(index) if part.complete else None for index in range(len(chunk.positions))]
         texts = [chunk.raw(index) for index in range(len(chunk.positions))]
-        rows += zip(chunk.positions, texts, *keys, *columns, strict=True)
+        rows += zip(chunk.positions, texts, lacking, *keys, *columns, strict=True)
         refused += chunk.refused
         for name, count in chunk.ignored.items():
             ignored[name] = ignored.get(name, 0) + count
@@ -59,19 +65,26 @@ def records(chunks: Iterator[Chunk]) -> tuple[list[Any], list[Any], dict[str, in
 
 @pytest.mark.parametrize("body", ["json", "json_lines"])
 @pytest.mark.parametrize("events", ["one", "many"])
+@pytest.mark.parametrize("part", [PART, DEMANDING])
 @pytest.mark.parametrize("among", [[], NOT_CLEAN, *([one] for one in NOT_CLEAN)])
 def test_bodies_at_once_are_what_they_are_one_by_one(
-    body: Any, events: Any, among: list[bytes | None], monkeypatch: pytest.MonkeyPatch
+    part: Input, body: Any, events: Any, among: list[bytes | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bodies, "_SMALLEST", 2)
     given = messages([*CLEAN, *among, *CLEAN])
-    decoder = Decoder(COLUMNS, body, events)
-    at_once = [records(decoder.chunks(given)), records(iter([decoder.chunk(given)]))]
+    decoder = Decoder(part, body, events)
+    at_once = [records(part, decoder.chunks(given)), records(part, iter([decoder.chunk(given)]))]
     monkeypatch.setattr(Decoder, "_at_once", lambda *_: None)
-    one_by_one = records(iter([decoder.chunk(given)]))
+    one_by_one = records(part, iter([decoder.chunk(given)]))
     assert at_once == [one_by_one, one_by_one]
 
 
 def test_clean_messages_are_read_without_a_loop() -> None:
-    (chunk,) = Decoder(COLUMNS, "json", "one").chunks(messages(list(CLEAN) * 500))
+    (chunk,) = Decoder(PART, "json", "one").chunks(messages(list(CLEAN) * 500))
     assert isinstance(chunk.columns["n"], pa.Array)
+
+
+def test_a_message_without_a_column_of_create_table_is_named() -> None:
+    whole = b'{"n":1,"x":0.5,"s":null,"at":null}'
+    (chunk,) = Decoder(DEMANDING, "json", "one").chunks(messages([whole, b'{"n":1,"S":"a","at":null}', whole]))
+    assert chunk.lacking == {1: "x"}
