@@ -16,7 +16,7 @@ from pipelines.core.query import Aggregate, Grid, Sliding, SortKey
 from pipelines.core.steps import Analysed, Analytic, Computed, InputRows, Joined, Projected, Rows, Side, Windowed
 from pipelines.core.time import HOUR, MINUTE
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("as_a_replay")]
 
 COLUMNS = "k STRING, x BIGINT, d DOUBLE, unread STRING"
 CARS, VANS = InputRows("cars"), InputRows("vans")
