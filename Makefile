@@ -9,7 +9,8 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(
 	$(name) -c 'import sys; print("$(name)") if sys.version_info >= (3, 11) else None' 2>/dev/null | grep -v None)))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-browser test-long test-faults test-dagster test-sources lint format ui bench lock clean
+.PHONY: help install demo test test-browser test-long test-mutations test-faults test-dagster test-sources lint format ui \
+	bench lock clean
 
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -50,7 +51,11 @@ test-browser: $(READY) ## Look at the report in a real Chromium (found on the PA
 	$(BIN)/python -m pytest tests/browser
 
 test-long: $(READY) ## Run thousands of random cases, reference against Spark in two processes (an hour or more)
-	TAILRACE_PROPERTY_CASES=2000 $(BIN)/python -m pytest -n 2 --dist load tests/properties
+	TAILRACE_PROPERTY_CASES=2000 $(BIN)/python -m pytest -n 2 --dist load -m "slow or not slow" tests/properties \
+		tests/engines/test_batch_methods.py
+
+test-mutations: $(READY) ## Move a bound of each rule in each engine; the transcripts must fail (ONLY=S3, ONLY=live)
+	$(BIN)/python tests/mutations.py $(ONLY)
 
 test-faults: $(READY) ## Kill ingests, replays and the live run at bad moments (minutes)
 	$(BIN)/python -m pytest -m slow tests/faults tests/engines

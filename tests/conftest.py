@@ -29,20 +29,36 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> SparkSession:
-    """The process's Spark session, with the settings that the product runs with on little data."""
+def _started() -> SparkSession:
     from pipelines.runtime.session import session
 
     return session("tailrace-tests", short=True)
 
 
-@pytest.fixture(scope="module")
-def tiny_spark(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session with settings for a few rows, while the tests of a module run."""
+@pytest.fixture(scope="session")
+def _settings_of_a_replay(_started: SparkSession) -> dict[str, str | None]:
+    """What the session has where the tests have settings of their own."""
+    from pipelines.transcripts.engines import TINY_PROGRAMS
+
+    return {key: _started.conf.get(key, None) for key in TINY_PROGRAMS}
+
+
+@pytest.fixture(scope="session")
+def spark(_started: SparkSession, _settings_of_a_replay: dict[str, str | None]) -> Iterator[SparkSession]:
+    """The process's Spark session, with settings for a few rows."""
     from pipelines.transcripts.engines import tiny_programs
 
-    with tiny_programs(spark):
-        yield spark
+    with tiny_programs(_started):
+        yield _started
+
+
+@pytest.fixture(scope="module")
+def as_a_replay(spark: SparkSession, _settings_of_a_replay: dict[str, str | None]) -> Iterator[None]:
+    """The session with the settings of a replay, which compiles its programs, while the tests of a module run."""
+    from pipelines.transcripts.engines import settings
+
+    with settings(spark, _settings_of_a_replay):
+        yield
 
 
 @pytest.fixture(scope="session")

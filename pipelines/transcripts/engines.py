@@ -26,11 +26,13 @@ if TYPE_CHECKING:
     from pipelines.batch.engine import LogSlices
     from pipelines.core.expressions import Evaluate
 
-_TINY_PROGRAMS = {
-    # a case has a few rows: tasks, files and adaptive planning would cost more than the work
+TINY_PROGRAMS = {
+    # a case has a few rows: tasks, files, adaptive planning and compiled programs would cost more than the work
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 _LOG_COLUMNS = (
     ("arrival_time", "timestamp"),
@@ -154,20 +156,21 @@ def run_batch(
     slices: LogSlices | None = None,
     references: Mapping[str, DataFrame] | None = None,
 ) -> Outcome:
-    """The results of the batch engine for ``arrivals``, collected; errors are raised."""
+    """The results of the batch engine for ``arrivals``, collected in one Spark job; errors are raised."""
     from pipelines.batch import engine
     from pipelines.batch.spark.failures import named_failures
-    from pipelines.batch.spark.local_rows import local_rows
+    from pipelines.batch.spark.local_rows import local_rows_of_each
 
     if job.steps is not None:
         found = engine.run_steps(job, arrivals, references or {}, output, initial_states, strategy, slices)
         with named_failures():
-            outputs = {name: tuple(local_rows(frame)) for name, frame in found.outputs.items()}
-        return Outcome(tuple(map(_verdict, local_rows(found.verdicts))), outputs=outputs)
+            verdicts, *outputs = local_rows_of_each(found.verdicts, *found.outputs.values())
+        return Outcome(
+            tuple(map(verdict_row, verdicts)), outputs=dict(zip(found.outputs, map(tuple, outputs), strict=True))
+        )
     result = engine.run(job, arrivals, output, initial_states, strategy, slices=slices)
-    verdicts = [_verdict(row) for row in local_rows(result.verdicts)]
-    windows = [{key: row[key] for key in row if key != "output_date"} for row in local_rows(result.windows)]
-    return Outcome(tuple(verdicts), tuple(windows))
+    verdicts, windows = local_rows_of_each(result.verdicts, result.windows.drop("output_date"))
+    return Outcome(tuple(map(verdict_row, verdicts)), tuple(windows))
 
 
 def _session() -> SparkSession:
@@ -179,20 +182,31 @@ def _session() -> SparkSession:
 @contextmanager
 def tiny_programs(spark: SparkSession) -> Iterator[None]:
     """Session settings for programs of a few rows, restored afterwards."""
-    before = {key: spark.conf.get(key, None) for key in _TINY_PROGRAMS}
-    for key, value in _TINY_PROGRAMS.items():
-        spark.conf.set(key, value)
+    with settings(spark, TINY_PROGRAMS):
+        yield
+
+
+@contextmanager
+def settings(spark: SparkSession, values: Mapping[str, str | None]) -> Iterator[None]:
+    """Session settings, None for the default of Spark, restored afterwards."""
+    before = {key: spark.conf.get(key, None) for key in values}
+    _set(spark, values)
     try:
         yield
     finally:
-        for key, old in before.items():
-            if old is None:
-                spark.conf.unset(key)
-            else:
-                spark.conf.set(key, old)
+        _set(spark, before)
 
 
-def _verdict(row: Mapping[str, Any]) -> Row:
+def _set(spark: SparkSession, values: Mapping[str, str | None]) -> None:
+    for key, value in values.items():
+        if value is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, value)
+
+
+def verdict_row(row: Mapping[str, Any]) -> Row:
+    """A row of the batch engine's verdicts with the keys of a transcript's."""
     values = {key: row[name] for key, (name, _) in zip(VERDICT_KEYS, VERDICT_FIELDS, strict=True)}
     return values | {name: values[name] or [] for name in ("reasons", "missed_windows")}
 

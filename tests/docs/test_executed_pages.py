@@ -17,7 +17,7 @@ PAGES = {"stream-analytics-job.md": "turbines"}
 @pytest.mark.spark
 @pytest.mark.parametrize("page", PAGES)
 def test_the_commands_of_a_page_print_what_it_shows(
-    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_spark: SparkSession
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
 ) -> None:
     shutil.copytree(DOCS / "examples" / PAGES[page], tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)

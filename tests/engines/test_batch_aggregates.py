@@ -31,7 +31,7 @@ from pipelines.core.model import Aggregate, Grid, Query
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tiny_spark")]
+pytestmark = pytest.mark.spark
 
 _HEAD = (
     (WINDOW_START_US, "bigint"),

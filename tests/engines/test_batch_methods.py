@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from typing import Any
 
 import pytest
-from batch_log import logs, slices
+from batch_log import Row, logs, reference, slices
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from pipelines.batch import engine
 from pipelines.batch.engine import Result, StepsResult
+from pipelines.batch.spark.local_rows import local_rows, local_rows_of_each
 from pipelines.batch.stream_analytics.watermarks import file_order, task_ranges
 from pipelines.batch.stream_analytics.watermarks import strategy as strategies
 from pipelines.batch.stream_analytics.watermarks.file_order import NOT_IN_ORDER
@@ -24,8 +25,9 @@ from pipelines.core.model import EVERYTHING, Job, OutputRange
 from pipelines.core.time import MINUTE, SECOND, format_instant, parse_instant
 from pipelines.job.load import parse_job
 from pipelines.plan.watermark_strategy import SORT, WatermarkStrategy
+from pipelines.transcripts.engines import verdict_row
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tiny_spark")]
+pytestmark = pytest.mark.spark
 
 NOON_US = parse_instant("2026-01-01T12:00:00Z")
 PACKED = WatermarkStrategy("packed", "packed", "asked for")
@@ -96,27 +98,47 @@ def random_log(seed: str, events: int = 400, first_sequence: int = 0, gap: int =
     return rows
 
 
+Answer = tuple[Counter[str], Counter[str], int]
+"""Verdicts but those that simply count, windows, and how many events simply count."""
+
+
 def answer(
-    spark: SparkSession, asked: Job, rows: Sequence[Mapping[str, Any]], strategy: WatermarkStrategy, output: OutputRange
-) -> tuple[Counter[Any], Counter[Any], int]:
-    """Exceptions, windows, and how many events simply counted."""
+    spark: SparkSession, asked: Job, rows: Sequence[Row], strategy: WatermarkStrategy, output: OutputRange = EVERYTHING
+) -> Answer:
     lie = slices(spark, asked, rows) if strategy.verdicts == "file_order" else None
     given, how = logs(spark, asked, rows), {"strategy": strategy, "slices": lie}
     result: Result | StepsResult
     if asked.steps is None:
         result = engine.run(asked, given, output, **how)
-        windows = result.windows
+        windows = result.windows.drop("output_date")
     else:
         result = engine.run_steps(asked, given, {}, output, **how)
         (windows,) = result.outputs.values()
-    fates = [tuple(map(repr, row)) for row in result.verdicts.collect()]
-    plain = [fate for fate in fates if "'accepted'" in fate and "[]" in fate]
-    simply = sum(result.events.values()) - len(fates) + len(plain) if result.events else len(plain)
-    return Counter(fates) - Counter(plain), counted(windows), simply
+    decided, counts = local_rows_of_each(result.verdicts, windows)
+    exceptions = exceptions_of(map(verdict_row, decided))
+    return exceptions, counted(counts), (sum(result.events.values()) or len(decided)) - exceptions.total()
 
 
-def counted(frame: DataFrame) -> Counter[Any]:
-    return Counter(tuple(map(repr, row)) for row in frame.collect())
+def expected(asked: Job, rows: Sequence[Row], output: OutputRange = EVERYTHING) -> Answer:
+    """What the reference engine gives."""
+    found = reference(asked, rows, output)
+    exceptions = exceptions_of(found.verdicts)
+    assert exceptions
+    assert found.windows
+    return exceptions, counted(found.windows), len(found.verdicts) - exceptions.total()
+
+
+def exceptions_of(verdicts: Iterable[Row]) -> Counter[str]:
+    return counted(row for row in verdicts if row["verdict"] != "accepted")
+
+
+def counted(rows: Iterable[Row]) -> Counter[str]:
+    """Rows without the order of their columns, values to the bit."""
+    return Counter(repr(sorted((name, plain(value)) for name, value in row.items())) for row in rows)
+
+
+def plain(value: object) -> object:
+    return list(value) if isinstance(value, tuple) else value
 
 
 JOBS = {
@@ -156,31 +178,35 @@ PART = OutputRange(NOON_US + 20 * MINUTE, NOON_US + 100 * MINUTE + 1)
 
 
 def combinations(*strategies: str) -> Iterator[Any]:
-    """Every job with every strategy. Half are slow; each job and each strategy is in both halves."""
+    """Every job with every strategy, all but one of a job's slow; each strategy is with several jobs that are not."""
     for row, name in enumerate(JOBS):
         for column, strategy in enumerate(strategies):
-            marks = [pytest.mark.slow] if (row + column) % 2 else []
+            marks = [pytest.mark.slow] if (row + column) % len(strategies) else []
             yield pytest.param(name, strategy, marks=marks, id=f"{name}, {strategy}")
 
 
+def windows_alone(
+    spark: SparkSession, asked: Job, rows: Sequence[Row], strategy: WatermarkStrategy, output: OutputRange = EVERYTHING
+) -> Counter[str]:
+    lie = slices(spark, asked, rows) if strategy.verdicts == "file_order" else None
+    found = engine.windows_alone(asked, logs(spark, asked, rows), output, strategy=strategy, slices=lie)
+    return counted(local_rows(found.drop("output_date")))
+
+
 @cache
-def sorted_answer(spark: SparkSession, name: str) -> tuple[Counter[Any], Counter[Any], int]:
-    return answer(spark, JOBS[name], random_log(name), SORT, PART)
+def expected_of(name: str) -> Answer:
+    return expected(JOBS[name], random_log(name), PART)
 
 
 @pytest.mark.parametrize(("name", "strategy"), list(combinations(*STRATEGIES)))
-def test_every_method_gives_what_sorting_gives(spark: SparkSession, name: str, strategy: str) -> None:
-    expected = sorted_answer(spark, name)
-    assert all(expected)
-    assert answer(spark, JOBS[name], random_log(name), STRATEGIES[strategy], PART) == expected
+def test_every_method_gives_what_the_reference_gives(spark: SparkSession, name: str, strategy: str) -> None:
+    assert answer(spark, JOBS[name], random_log(name), STRATEGIES[strategy], PART) == expected_of(name)
 
 
 @pytest.mark.parametrize(("name", "strategy"), list(combinations("grid_cells", "file_order in cells")))
 def test_windows_without_verdicts_are_the_same(spark: SparkSession, name: str, strategy: str) -> None:
-    asked, rows, chosen = JOBS[name], random_log(name), STRATEGIES[strategy]
-    lie = slices(spark, asked, rows) if chosen.verdicts == "file_order" else None
-    alone = engine.windows_alone(asked, logs(spark, asked, rows), PART, strategy=chosen, slices=lie)
-    assert counted(alone) == sorted_answer(spark, name)[1]
+    rows, chosen = random_log(name), STRATEGIES[strategy]
+    assert windows_alone(spark, JOBS[name], rows, chosen, PART) == expected_of(name)[1]
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -200,8 +226,8 @@ def test_what_was_taken_to_be_in_order_and_is_not_gives_no_numbers(spark: SparkS
     for strategy in (FILE_ORDER, FILE_ORDER_IN_CELLS):
         given, lie = logs(spark, asked, rows), slices(spark, asked, wrong)
         result = engine.run(asked, given, strategy=strategy, slices=lie)
-        told = f"{NOT_IN_ORDER}: sequence {rows[one]['sequence']} of partition 1 follows a later one"
-        with pytest.raises(PySparkException, match=told):
+        sentence = f"{NOT_IN_ORDER}: sequence {rows[one]['sequence']} of partition 1 follows a later one"
+        with pytest.raises(PySparkException, match=sentence):
             result.verdicts.collect()
 
 
@@ -223,8 +249,8 @@ def test_what_arrives_where_a_task_range_begins_counts_there_once(
     found: list[tuple[int, ...]] = []
     in_order = file_order._in_order
     monkeypatch.setattr(file_order, "_in_order", lambda *given: found.append(given[1].cuts) or in_order(*given))
-    # the first raises what the second, still before the lane, does not reach; of the ties the first does, and the last
-    # is told of the one between
+    # the first raises what the second, still before the range, does not reach; of the ties the first does, and the last
+    # knows the one between
     places_us = [(-2, 30), (-1, 29), (0, 30), (0, 40), (0, 39), (1, 39)]
     asked = job(over=over, out_of_order="0s", aggregates="{n: count(*)}")
     rows = [
@@ -252,19 +278,18 @@ def test_a_timeline_that_only_ever_came_early_borrows_no_other_watermark(spark: 
     rows = random_log("early")
     last = rows[-1]
     early = {**last, "sequence": last["sequence"] + 1, "k": "never in time", "at": "2026-01-03T00:00:00Z"}
-    expected = answer(spark, JOBS["over"], [*rows, early], SORT, EVERYTHING)
     for strategy in (PACKED, FILE_ORDER, FILE_ORDER_IN_CELLS):
-        assert answer(spark, JOBS["over"], [*rows, early], strategy, EVERYTHING) == expected
+        assert answer(spark, JOBS["over"], [*rows, early], strategy) == expected(JOBS["over"], [*rows, early])
 
 
 @pytest.mark.parametrize(("first", "gap"), [(2**63 - 2000, 2), (0, 2**53), (-(2**40), 3)])
 def test_positions_may_lie_anywhere_in_63_bits(spark: SparkSession, first: int, gap: int) -> None:
     rows = random_log("positions", first_sequence=first, gap=gap)
-    expected = answer(spark, JOBS["adjust"], rows, SORT, EVERYTHING)
-    for strategy in (PACKED, FILE_ORDER, FILE_ORDER_IN_CELLS):
-        assert answer(spark, JOBS["adjust"], rows, strategy, EVERYTHING) == expected
-    alone = engine.windows_alone(JOBS["adjust"], logs(spark, JOBS["adjust"], rows), strategy=GRID_CELLS)
-    assert counted(alone) == expected[1]
+    wanted = expected(JOBS["adjust"], rows)
+    for strategy in (PACKED, FILE_ORDER):
+        assert answer(spark, JOBS["adjust"], rows, strategy) == wanted
+    for strategy in (GRID_CELLS, FILE_ORDER_IN_CELLS):
+        assert windows_alone(spark, JOBS["adjust"], rows, strategy) == wanted[1]
 
 
 @pytest.mark.parametrize("limit", ["grid_cells.MOST_ASKED", "grid_cells.MOST_STEPS", "statistics.MOST_ROWS"])
@@ -272,11 +297,9 @@ def test_what_is_too_much_for_a_method_is_answered_by_another(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
     asked, rows = JOBS["over"], random_log("too much")
-    expected = answer(spark, asked, rows, SORT, EVERYTHING)
     monkeypatch.setattr(f"pipelines.batch.stream_analytics.watermarks.{limit}", 0)
-    assert answer(spark, asked, rows, GRID_CELLS, EVERYTHING) == expected
-    alone = engine.windows_alone(asked, logs(spark, asked, rows), strategy=GRID_CELLS)
-    assert counted(alone) == expected[1]
+    assert answer(spark, asked, rows, GRID_CELLS) == expected(asked, rows)
+    assert windows_alone(spark, asked, rows, GRID_CELLS) == expected(asked, rows)[1]
 
 
 @pytest.mark.parametrize(
@@ -292,7 +315,6 @@ def test_what_tasks_cannot_keep_is_packed(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, limit: str, most: int
 ) -> None:
     asked, rows = JOBS["over"], random_log("too many")
-    expected = answer(spark, asked, rows, SORT, EVERYTHING)
     monkeypatch.setattr(f"pipelines.batch.stream_analytics.watermarks.{limit}", most)
     done = Counter[str]()
     monkeypatch.setattr(strategies, "packed", lambda *given: done.update(["packed"]) or packed(*given))
@@ -300,7 +322,7 @@ def test_what_tasks_cannot_keep_is_packed(
     counted_once = cached_property(lambda ranges: done.update(["timelines"]) or made(ranges))
     counted_once.__set_name__(TaskRanges, "timelines")
     monkeypatch.setattr(TaskRanges, "timelines", counted_once)
-    assert answer(spark, asked, rows, FILE_ORDER, EVERYTHING) == expected
+    assert answer(spark, asked, rows, FILE_ORDER) == expected(asked, rows)
     assert done["packed"] == (most in (35, 2))
     # whoever asks, and whoever asks again
     assert done["timelines"] == 1

@@ -20,7 +20,7 @@ from pipelines.ingest.batch import ingest
 from pipelines.job.load import parse_job
 from pipelines.plan.watermark_strategy import SORT, WatermarkStrategy
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("as_a_replay")]
 
 PACKED = WatermarkStrategy("packed", "packed", "asked for")
 GRID_CELLS = WatermarkStrategy("packed", "grid_cells", "asked for")
@@ -134,12 +134,12 @@ def slices(log: DataFrame) -> engine.LogSlices:
 
 
 @pytest.fixture
-def two_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+def two_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half an hour each."""
     monkeypatch.setattr(task_ranges, "ROWS_PER_TASK", 3600)
 
 
-LANES = """\
+RANGES = """\
 Union
   Coalesce
     FileScan parquet
@@ -147,25 +147,25 @@ Union
     FileScan parquet"""
 
 
-@pytest.mark.usefixtures("two_lanes")
+@pytest.mark.usefixtures("two_ranges")
 def test_verdicts_as_files_lie_are_neither_sorted_nor_shuffled(log: DataFrame, slices: engine.LogSlices) -> None:
     verdicts = engine.run(JOB, {"readings": log}, strategy=FILE_ORDER, slices=slices).verdicts
-    assert plan(verdicts) == LANES
+    assert plan(verdicts) == RANGES
 
 
-@pytest.mark.usefixtures("two_lanes")
+@pytest.mark.usefixtures("two_ranges")
 def test_windows_as_files_lie_read_the_log_once_and_sort_nothing(log: DataFrame, slices: engine.LogSlices) -> None:
     windows = engine.run(JOB, {"readings": log}, strategy=FILE_ORDER, slices=slices).windows
-    assert plan(windows) == AGGREGATION + indent(LANES, " " * 12)
+    assert plan(windows) == AGGREGATION + indent(RANGES, " " * 12)
 
 
-@pytest.mark.usefixtures("two_lanes")
+@pytest.mark.usefixtures("two_ranges")
 def test_timelines_as_files_lie_look_up_their_numbers_and_sort_nothing(
     log: DataFrame, slices: engine.LogSlices
 ) -> None:
     over = replace(JOB, inputs=(replace(JOB.inputs[0], over=("k",)),))
     alone = engine.windows_alone(over, {"readings": log}, strategy=FILE_ORDER, slices=slices)
-    numbers = "            BroadcastHashJoin\n" + indent(LANES, " " * 16) + "\n              BroadcastExchange"
+    numbers = "            BroadcastHashJoin\n" + indent(RANGES, " " * 16) + "\n              BroadcastExchange"
     assert plan(alone).startswith(AGGREGATION + numbers)
     assert plan(alone).count("FileScan") == 2
 
@@ -192,7 +192,7 @@ def test_the_method_window_shuffles_and_sorts_once(log: DataFrame) -> None:
     assert plan(sorted_out) == AGGREGATION + one_sort
 
 
-@pytest.mark.usefixtures("two_lanes")
+@pytest.mark.usefixtures("two_ranges")
 @pytest.mark.parametrize("method", [SORT, PACKED, FILE_ORDER, GRID_CELLS], ids=lambda method: method.windows)
 def test_no_row_leaves_the_java_process(log: DataFrame, slices: engine.LogSlices, method: WatermarkStrategy) -> None:
     result = engine.run(JOB, {"readings": log}, strategy=method, slices=slices)

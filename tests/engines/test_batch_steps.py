@@ -31,7 +31,6 @@ from pipelines.core.steps import (
     Windowed,
 )
 from pipelines.core.time import DAY, MINUTE, SECOND, parse_instant
-from pipelines.transcripts.engines import tiny_programs
 
 pytestmark = pytest.mark.spark
 
@@ -397,8 +396,7 @@ def answered(spark: SparkSession) -> dict[str, dict[str, Answer]]:
     inputs = {"first": "x BIGINT", "late": "x BIGINT", **INPUTS}
     data = {**ROWS, "first": FIRST_ROWS, "late": LATE_ROWS}
     jobs = {title: job_of(inputs, {name: rows for name, (rows, _) in cases.items()}) for title, cases in TABLES.items()}
-    with tiny_programs(spark):
-        return {title: answers(spark, job, data) for title, job in jobs.items()}
+    return {title: answers(spark, job, data) for title, job in jobs.items()}
 
 
 @pytest.mark.parametrize(("title", "name"), [(title, name) for title, cases in TABLES.items() for name in cases])
@@ -411,9 +409,8 @@ def looked_up_values(spark: SparkSession) -> list[dict[str, object]]:
     """For each car, in their order, the values of all functions."""
     functions = tuple(replace(one, name=f"v{at}") for at, (one, _) in enumerate(LOOKED_UP.values()))
     names = {name: f"v{at}" for at, name in enumerate(LOOKED_UP)}
-    with tiny_programs(spark):
-        job = job_of({"cars": INPUTS["cars"]}, {"o": select(Analysed(CARS, functions), s="sequence", **names)})
-        found = sorted(answers(spark, job, ROWS)["o"], key=lambda row: row[1])
+    job = job_of({"cars": INPUTS["cars"]}, {"o": select(Analysed(CARS, functions), s="sequence", **names)})
+    found = sorted(answers(spark, job, ROWS)["o"], key=lambda row: row[1])
     return [dict(zip(LOOKED_UP, values, strict=True)) for _, _, *values in found]
 
 

@@ -29,7 +29,7 @@ from pipelines.core.steps import (
 )
 from pipelines.core.time import HOUR, MINUTE
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("as_a_replay")]
 
 COLUMNS = "k STRING, x BIGINT, d DOUBLE, unread STRING"
 CARS, VANS = InputRows("cars"), InputRows("vans")

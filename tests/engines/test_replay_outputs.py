@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.spark,
+    pytest.mark.usefixtures("as_a_replay"),
     # the gateway to the JVM leaves its sockets to the garbage collector
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
 ]

@@ -19,7 +19,7 @@ from pipelines.transcripts.stream_engine import run_stream
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("tiny_spark")]
+pytestmark = pytest.mark.spark
 
 SCRIPTS = {path.stem: path for path in sorted((Path(__file__).parents[1] / "scripts").glob("*.yaml"))}
 NOON_US = parse_instant("2026-01-05T12:00:00Z")
@@ -103,8 +103,8 @@ def rows(outcome: Outcome) -> dict[str, Counter[object]]:
 
 
 @pytest.fixture(scope="module")
-def live(tiny_spark: SparkSession) -> dict[str, Outcome]:
-    return dict(zip(SCRIPTS, run_stream([case(name) for name in SCRIPTS], tiny_spark), strict=True))
+def live(spark: SparkSession) -> dict[str, Outcome]:
+    return dict(zip(SCRIPTS, run_stream([case(name) for name in SCRIPTS], spark), strict=True))
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

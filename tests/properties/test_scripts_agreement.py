@@ -51,15 +51,15 @@ def loads(seed: int) -> bool:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("first", range(FIRST, FIRST + CASES, TOGETHER))
-def test_engines_agree_on_random_scripts(first: int, tiny_spark: SparkSession) -> None:
+def test_engines_agree_on_random_scripts(first: int, spark: SparkSession) -> None:
     seeds = range(first, min(first + TOGETHER, FIRST + CASES))
     found = [case_of(seed) for seed in seeds]
-    live = run_stream([whole(case) for case in found], tiny_spark)
+    live = run_stream([whole(case) for case in found], spark)
     problems: list[str] = []
     empty: list[bool] = []
     for seed, case, streamed in zip(seeds, found, live, strict=True):
         expected = run_reference(whole(case))
-        batch = run_spark(case, tiny_spark)
+        batch = run_spark(case, spark)
         problems += difference(f"script {seed}, live", rows(expected, EVERYTHING), rows(streamed, EVERYTHING))
         problems += difference(f"script {seed}, batch", rows(expected, case.output), rows(batch, EVERYTHING))
         empty += [not given for given in rows(expected, EVERYTHING).values()]

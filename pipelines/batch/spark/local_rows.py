@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -32,8 +33,30 @@ def local_frame(spark: SparkSession, columns: Sequence[tuple[str, str]], rows: S
 
 def local_rows(frame: DataFrame) -> list[dict[str, object]]:
     """The rows of ``frame``, collected in one Spark job, in the form that :func:`local_frame` takes."""
-    columns = [micros(F.col(quoted(field.name)), field.dataType).alias(field.name) for field in frame.schema.fields]
-    return [{name: _plain(row[name]) for name in frame.columns} for row in frame.select(*columns).collect()]
+    return [{name: _plain(row[name]) for name in frame.columns} for row in _without_instants(frame).collect()]
+
+
+def local_rows_of_each(*frames: DataFrame) -> list[list[dict[str, object]]]:
+    """The rows of each frame as :func:`local_rows` gives them, all collected in one Spark job."""
+    plain = [_without_instants(frame) for frame in frames]
+    parts = [
+        frame.select(
+            F.lit(number).alias("number"),
+            *(
+                (F.struct("*") if place == number else F.lit(None).cast(other.schema)).alias(f"row{place}")
+                for place, other in enumerate(plain)
+            ),
+        )
+        for number, frame in enumerate(plain)
+    ]
+    found: list[list[dict[str, object]]] = [[] for _ in frames]
+    for number, *rows in reduce(DataFrame.unionAll, parts).collect():
+        found[number].append({name: _plain(rows[number][name]) for name in plain[number].columns})
+    return found
+
+
+def _without_instants(frame: DataFrame) -> DataFrame:
+    return frame.select(*(micros(F.col(quoted(one.name)), one.dataType).alias(one.name) for one in frame.schema.fields))
 
 
 def micros(column: SparkColumn, kind: DataType) -> SparkColumn:
