@@ -32,7 +32,7 @@ from pipelines.core.query import (
     output_name,
 )
 from pipelines.core.sources import Source
-from pipelines.core.steps import Steps
+from pipelines.core.steps import Steps, first_window
 from pipelines.core.time import MINUTE, SECOND
 
 __all__ = [
@@ -189,6 +189,22 @@ class Job:
     def steps(self) -> Steps | None:
         """The query, if it is more than one step with one window."""
         return self.query if isinstance(self.query, Steps) else None
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The inputs that the query reads; of a join the left one first."""
+        if isinstance(self.query, Query):
+            return self.query.inputs
+        read = self.query.inputs()
+        return tuple(part.name for part in self.inputs if part.name in read)
+
+    @property
+    def first_window(self) -> Window | None:
+        """The window that rows of inputs meet first; None if they meet none."""
+        if isinstance(self.query, Query):
+            return self.query.window
+        first = first_window(self.query)
+        return None if first is None else first.window
 
     @property
     def logs(self) -> tuple[Input, ...]:

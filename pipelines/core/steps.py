@@ -244,6 +244,19 @@ class Steps:
         for one in named:
             yield from ((one.name, rows) for rows in walk(one.rows))
 
+    def inputs(self) -> set[str]:
+        """The inputs that outputs read, directly or through steps."""
+        found: set[str] = set()
+        steps: set[str] = set()
+        relations = [rows for one in self.outputs for rows in walk(one.rows)]
+        for rows in relations:
+            if isinstance(rows, InputRows):
+                found.add(rows.input)
+            elif isinstance(rows, StepRows) and rows.step not in steps:
+                steps.add(rows.step)
+                relations += walk(self.step(rows.step))
+        return found
+
     def output(self, name: str) -> Output:
         """The output of that name in any case; KeyError if there is none."""
         return {one.name: one for one in self.outputs}[name.lower()]

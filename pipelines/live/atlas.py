@@ -70,7 +70,7 @@ class AtlasPolicy(OrderingPolicy):
     times: dict[str, InputTime] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        window = self.compiled.first_window
+        window = self.compiled.job.first_window
         self.queue = ArrivalQueue(self.partitions)
         self.sessions = GapSessions(self.compiled, window) if isinstance(window, Session) else None
 
@@ -145,7 +145,7 @@ class AtlasPolicy(OrderingPolicy):
 
     def _lateness(self, event: Event, time_us: int, time: InputTime) -> tuple[Verdict, tuple[int, ...]]:
         """The verdict by what was closed before the document came, and the starts of the windows it missed."""
-        window = self.compiled.first_window
+        window = self.compiled.job.first_window
         if window is None or not self.compiled.reads(event.input):
             return "accepted", ()
         if self.sessions is not None:

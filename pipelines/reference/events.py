@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipelines.core.expressions import Reading
-from pipelines.core.model import Arrival, Fate, Job, Query, SimpleWindow, Window
-from pipelines.core.steps import first_window
+from pipelines.core.model import Arrival, Fate, Job, Query, SimpleWindow
 from pipelines.plan.initial_state import InitialStates
 
 Span = tuple[int, int]
@@ -52,19 +51,6 @@ def place_of(arrival: Arrival) -> tuple[int, int, int]:
     """Where a row stands in the arrival order; what speaks for all partitions precedes the partitions of its time."""
     partition = -1 if arrival.input_partition is None else arrival.input_partition
     return arrival.arrival_time_us, partition, arrival.sequence
-
-
-def sources_of(job: Job) -> tuple[str, ...]:
-    """The inputs that the query reads; steps are taken to read all of them."""
-    return job.window_query.inputs if job.steps is None else tuple(part.name for part in job.inputs)
-
-
-def window_of(job: Job) -> Window | None:
-    """The first window that the rows of inputs meet; None if they meet none."""
-    if job.steps is None:
-        return job.window_query.window
-    first = first_window(job.steps)
-    return None if first is None else first.window
 
 
 def passes(query: Query, reading: Reading) -> bool:

@@ -44,7 +44,7 @@ def decide(
     inputs = _judged(job, [part.name for part in job.inputs], logs, output, states, strategy)
     judged = {name: one.judged for name, one in inputs.items()}
     holds = job.end_of_log == "hold"
-    settled = settled_at_end(job, {name: one.rows for name, one in inputs.items()}, states) if holds else None
+    settled = settled_at_end(job, {name: inputs[name].rows for name in job.sources}, states) if holds else None
     return Decided(
         verdicts=reduce(DataFrame.unionByName, [one.verdicts for one in judged.values()]),
         members=None if job.steps is not None else _members(job, inputs, states),

@@ -7,7 +7,7 @@ what was *received*, never on what the policy made of it, so the current time is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -161,7 +161,7 @@ def with_current_time(
 
 
 def last_ctis(
-    job: Job, names: list[str], candidates: Mapping[str, DataFrame], clocks: Mapping[str, Clock] | None
+    job: Job, names: Sequence[str], candidates: Mapping[str, DataFrame], clocks: Mapping[str, Clock] | None
 ) -> DataFrame:
     """One row an input of ``names``: column CURRENT_US, the last effective CTI of the log, null if there is none.
 

@@ -62,10 +62,9 @@ def decide(job: Job, inputs: Mapping[str, DataFrame], initial_states: InitialSta
     }
     judged = {source.name: _judge(job, source, candidates, clocks) for source in job.inputs}
     verdicts = [judged[source.name].select(*VERDICT_COLUMNS) for source in job.inputs]
-    sources = list(judged) if job.steps is not None else list(job.window_query.sources)
-    ctis = last_ctis(job, sources, candidates, at_end)
+    ctis = last_ctis(job, job.sources, candidates, at_end)
     counts = (F.col(VERDICT) != "dropped") & (F.col(KIND) != END)
-    counting = {name: judged[name].filter(counts) for name in sources}
+    counting = {name: judged[name].filter(counts) for name in job.sources}
     return Decided(
         verdicts=reduce(DataFrame.union, verdicts),
         members=None if job.steps is not None else _members(job, counting, ctis),

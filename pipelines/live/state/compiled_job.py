@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from pipelines.core.errors import UsageError
-from pipelines.core.model import Job, Session, SimpleWindow, Window, output_name
-from pipelines.core.steps import first_window
-from pipelines.plan.paths import extents
+from pipelines.core.model import Job, Session, SimpleWindow, output_name
 
 
 @dataclass(frozen=True)
@@ -26,20 +24,9 @@ class CompiledJob:
         return () if self.job.steps is not None else self.job.window_query.windows
 
     @cached_property
-    def first_window(self) -> Window | None:
-        """The window that rows of inputs meet first; None if they meet none."""
-        if self.job.steps is None:
-            return self.job.window_query.window
-        first = first_window(self.job.steps)
-        return None if first is None else first.window
-
-    @cached_property
     def sources(self) -> tuple[str, ...]:
         """The inputs that the query reads; of a join the left one first."""
-        if self.job.steps is not None:
-            read = extents(self.job)
-            return tuple(part.name for part in self.job.inputs if part.name in read)
-        return self.job.window_query.inputs
+        return self.job.sources
 
     def reads(self, name: str) -> bool:
         """Does the query read this input?"""

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pipelines.core.model import AtlasOrdering, Fate, Grid, Job, Session, Verdict
 from pipelines.plan.initial_state import InitialState, InitialStates, TimelineState
 from pipelines.reference import sessions, windows
-from pipelines.reference.events import Event, Ordered, Profile, Row, sources_of, window_of
+from pipelines.reference.events import Event, Ordered, Profile, Row
 from pipelines.reference.sessions import GapSessions
 
 LATE_REASON = "Input document arrived late."
@@ -136,7 +136,7 @@ class Processor:
             if bound_us is not None and time_us < bound_us and not self._fitting(event, time_us):
                 verdict = "dropped"
         elif self._windowed(event):
-            window, closed_us = window_of(self.job), self.closed_until_us()
+            window, closed_us = self.job.first_window, self.closed_until_us()
             assert isinstance(window, Grid)
             spans = windows.starts_on_grid(window, time_us, time_us + 1)
             missed = tuple(start for start, end in spans if closed_us is not None and end <= closed_us)
@@ -150,7 +150,7 @@ class Processor:
         )
 
     def _windowed(self, event: Event) -> bool:
-        return window_of(self.job) is not None and event.arrival.input in sources_of(self.job)
+        return self.job.first_window is not None and event.arrival.input in self.job.sources
 
     def _fitting(self, event: Event, time_us: int) -> bool:
         return self.sessions is not None and bool(self.sessions.fits(event.chain, time_us))
@@ -187,7 +187,7 @@ def order(job: Job, log: Sequence[Event], initial_states: InitialStates | None =
     rows = sorted((row for one in processors.values() for row in one.rows()), key=lambda row: row.arrived)
     closed_us = [
         _closed_at_end_us(processors[name], None if initial_states is None else initial_states[name])
-        for name in sources_of(job)
+        for name in job.sources
     ]
     return Ordered(
         tuple(fates),
@@ -218,7 +218,7 @@ def _recall(watermarks: Watermarks, seen: Sequence[TimelineState]) -> None:
 
 
 def _processor(job: Job, name: str, log: Sequence[Event], initial_states: InitialStates | None) -> Processor:
-    ordering, window = job.ordering(name), window_of(job)
+    ordering, window = job.ordering(name), job.first_window
     assert isinstance(ordering, AtlasOrdering)
     heard = {one.arrival.input_partition for one in log if one.arrival.input == name}
     if initial_states is not None:
@@ -228,7 +228,7 @@ def _processor(job: Job, name: str, log: Sequence[Event], initial_states: Initia
     watermarks = Watermarks(ordering.allowed_lateness_us, partitions)
     if initial_states is not None:
         _recall(watermarks, initial_states[name].before)
-    by_gap = isinstance(window, Session) and name in sources_of(job)
+    by_gap = isinstance(window, Session) and name in job.sources
     return Processor(
         job, ordering, watermarks, GapSessions(window.timeout_us) if by_gap and isinstance(window, Session) else None
     )

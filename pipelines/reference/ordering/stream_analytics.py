@@ -21,7 +21,7 @@ from pipelines.core.model import Fate, Grid, Job, Session, Sliding, Snapshot, St
 from pipelines.core.values import grouping_key
 from pipelines.plan.initial_state import InitialStates, TimelineState, timeline_values
 from pipelines.reference import sessions, windows
-from pipelines.reference.events import Event, Ordered, Profile, Row, sources_of
+from pipelines.reference.events import Event, Ordered, Profile, Row
 
 
 @dataclass(slots=True)
@@ -150,7 +150,7 @@ class SettledWindows:
     ) -> None:
         self.join = None if job.steps is not None else job.window_query.join
         self.bounds: list[tuple[dict[str, object], int | None]] = []
-        for name in sources_of(job):
+        for name in job.sources:
             part = job.input(name)
             heard: set[int | None] = set()
             for (other, partition, key), line in timelines.items():

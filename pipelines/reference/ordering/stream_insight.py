@@ -25,7 +25,7 @@ from typing import Literal
 from pipelines.core.model import Count, Fate, Grid, Input, Job, Snapshot, StreamInsightOrdering, Verdict
 from pipelines.plan.initial_state import Clock, InitialStates
 from pipelines.reference import lifetimes
-from pipelines.reference.events import Event, Ordered, Profile, Row, sources_of
+from pipelines.reference.events import Event, Ordered, Profile, Row
 
 Kind = Literal["point", "interval", "start", "end"]
 Issued = tuple[Event, int]
@@ -181,7 +181,7 @@ def order(job: Job, log: Sequence[Event], initial_states: InitialStates | None =
         last_us[part.name] = stream.current_us
     items.sort(key=lambda item: item.event.position)
     counted = [item for item in items if item.kind != "end" and item.verdict != "dropped"]
-    sources = sources_of(job)
+    sources = job.sources
     reaching = [_row(item) for item in counted if item.event.passes and item.event.arrival.input in sources]
     ctis_us = [last_us[name] for name in sources]
     return Ordered(
