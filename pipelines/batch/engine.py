@@ -32,13 +32,11 @@ from pipelines.batch.columns import (
 )
 from pipelines.batch.decisions import Decided
 from pipelines.batch.logs import Log, LogSlice
-from pipelines.batch.steps.outputs import evaluate
+from pipelines.batch.steps.outputs import counted, evaluate
 from pipelines.batch.stream_analytics import ordering as stream_analytics
 from pipelines.batch.stream_insight import ordering as stream_insight
 from pipelines.core.errors import UsageError
-from pipelines.core.expressions import quoted
-from pipelines.core.model import EVERYTHING, Input, Job, OutputRange, output_name
-from pipelines.core.steps import SYSTEM_TIMESTAMP
+from pipelines.core.model import EVERYTHING, Job, OutputRange, output_name
 from pipelines.plan.initial_state import InitialStates
 from pipelines.plan.watermark_strategy import SORT, WatermarkStrategy
 
@@ -128,8 +126,9 @@ def run_steps(
     decided = _decide(job, arrivals, output, initial_states, strategy, slices)
     rules = decided.rules
     assert rules is not None, "profiles decide about the windows of steps"
-    counted = {name: _counted(frame, job.input(name), rules.columns) for name, frame in decided.counting.items()}
-    found = evaluate(job, counted, references, wanted, output, rules)
+    counting = decided.counting.items()
+    inputs = {name: counted(frame, job.input(name), SYSTEM_US, rules.columns) for name, frame in counting}
+    found = evaluate(job, inputs, references, wanted, output, rules)
     return StepsResult(
         verdicts=_verdict_table(decided.verdicts, output),
         outputs=found.outputs,
@@ -171,18 +170,6 @@ def _decide(
             return atlas.decide(job, _rows(logs), initial_states)
         case "stream_insight":
             return stream_insight.decide(job, _rows(logs), initial_states)
-
-
-def _counted(events: DataFrame, source: Input, further: Sequence[str]) -> DataFrame:
-    """Events that count, as steps take them."""
-    return events.select(
-        *(quoted(column.name) for column in source.columns),
-        F.timestamp_micros(ARRIVAL_US).alias("arrival_time"),
-        F.col(PARTITION).alias("input_partition"),
-        F.col(SEQUENCE).alias("sequence"),
-        F.timestamp_micros(SYSTEM_US).alias(SYSTEM_TIMESTAMP),
-        *further,
-    )
 
 
 def _logs(job: Job, arrivals: Mapping[str, DataFrame], slices: LogSlices) -> dict[str, Log]:

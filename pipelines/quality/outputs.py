@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from pipelines.batch.steps.outputs import outputs
+from pipelines.batch.steps.outputs import evaluate
 from pipelines.core.model import Column, Job, OutputRange
 from pipelines.lakehouse.layout import OutputTable, row_keys, table_columns
 from pipelines.lakehouse.root import Lakehouse
@@ -63,7 +63,7 @@ def _no_rows(job: Job, one: OutputTable, spark: SparkSession) -> DataFrame:
     """The output of inputs and references without rows, which has the types of every other."""
     inputs = {part.name: _empty(spark, part.columns, _ARRIVED) for part in job.inputs}
     references = {part.name: _empty(spark, part.columns, _REFERENCE) for part in job.references}
-    return outputs(job, inputs, references, [one.output])[one.output]
+    return evaluate(job, inputs, references, [one.output]).outputs[one.output]
 
 
 def _empty(spark: SparkSession, columns: Sequence[Column], more: Mapping[str, T.DataType]) -> DataFrame:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from pipelines.batch.spark.local_rows import local_frame
-from pipelines.batch.steps.outputs import outputs
+from pipelines.batch.steps.outputs import evaluate
 from pipelines.core.model import Column, Input, Job, Reference, StreamAnalyticsOrdering
 from pipelines.core.steps import WINDOW_COLUMNS, Output, Rows, Step, Steps
 from pipelines.core.time import parse_instant
@@ -66,7 +66,7 @@ def answers(
     """
     inputs = {one.name: input_frame(spark, one, rows.get(one.name, ())) for one in job.inputs}
     data = {one.name: reference_frame(spark, one, (references or {})[one.name]) for one in job.references}
-    found = outputs(job, inputs, data)
+    found = evaluate(job, inputs, data).outputs
     as_text = {"timestampFormat": _CLOCK, "ignoreNullFields": "false"}
     shown = {name: frame.drop(*WINDOW_COLUMNS) for name, frame in found.items()}
     texts = [frame.select(F.lit(name), F.to_json(F.struct("*"), as_text)) for name, frame in shown.items()]

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from steps_rows import Answer, answers, columns_of, input_frame, job_of
 
 from pipelines.batch.spark.failures import named_failures
-from pipelines.batch.steps.outputs import outputs, shared_steps
+from pipelines.batch.steps.outputs import evaluate, shared_steps
 from pipelines.core.errors import DataRefused, JobFileError
 from pipelines.core.model import OutputRange, Reference
 from pipelines.core.query import Aggregate, AnyOf, Grid, Session, Sliding, Snapshot, SortKey, Window
@@ -425,7 +425,7 @@ def test_an_output_of_windows_shows_their_bounds_first(spark: SparkSession) -> N
         "own": select(group(CARS, FIVE, COUNT), window_start="'mine'", n="n"),
     }
     job = job_of({"cars": INPUTS["cars"]}, cases)
-    found = outputs(job, {"cars": input_frame(spark, job.inputs[0], ROWS["cars"])}, {})
+    found = evaluate(job, {"cars": input_frame(spark, job.inputs[0], ROWS["cars"])}, {}).outputs
     assert found["plain"].columns == ["system_timestamp", "window_start", "window_end", "window_id", "n"]
     assert found["own"].columns == ["system_timestamp", "window_end", "window_id", "window_start", "n"]
     assert {row["window_start"].minute for row in found["plain"].collect()} == {55, 0}
@@ -436,10 +436,10 @@ def test_the_output_range_is_half_open_on_the_system_timestamp(spark: SparkSessi
     job = job_of({"cars": INPUTS["cars"]}, {"rows": select(CARS, x="x"), "windows": group(CARS, FIVE, COUNT)})
     inputs = {"cars": input_frame(spark, job.inputs[0], ROWS["cars"])}
     output = OutputRange(parse_instant("2026-01-01T12:01:00Z"), parse_instant("2026-01-01T12:05:00Z"))
-    found = outputs(job, inputs, {}, output=output)
+    found = evaluate(job, inputs, {}, output=output).outputs
     assert sorted(row.x or 0 for row in found["rows"].collect()) == [0, 2, 4]
     assert found["windows"].collect() == []
-    assert set(outputs(job, inputs, {}, ["windows"])) == {"windows"}
+    assert set(evaluate(job, inputs, {}, ["windows"]).outputs) == {"windows"}
 
 
 SNAPSHOTS = Reference("makers", columns_of("k STRING, v BIGINT, since TIMESTAMP"), "since")

@@ -15,7 +15,7 @@ from random_steps import Example, example, without
 
 from pipelines.batch.spark.expressions import SparkExpressions
 from pipelines.batch.spark.local_rows import local_frame, local_rows
-from pipelines.batch.steps.outputs import outputs
+from pipelines.batch.steps.outputs import evaluate
 from pipelines.core.model import Arrival
 from pipelines.plan.extent import Extent
 from pipelines.plan.paths import extents
@@ -49,7 +49,8 @@ def reference(one: Example) -> Rows:
 def batch(spark: SparkSession, one: Example) -> Rows:
     """The rows of each output as the batch engine gives them, in any order."""
     inputs = {part.name: counted(spark, one, part.name) for part in one.job.inputs}
-    frames = outputs(one.job, inputs, reference_frames(spark, one.job, one.references), output=one.output)
+    data = reference_frames(spark, one.job, one.references)
+    frames = evaluate(one.job, inputs, data, output=one.output).outputs
     return {
         name: [tuple(row[column] for column in ("system_timestamp", "k", "v", "ok")) for row in local_rows(frame)]
         for name, frame in frames.items()

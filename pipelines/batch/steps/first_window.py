@@ -8,14 +8,13 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipelines.batch.columns import ARRIVAL_US, PARTITION, SEQUENCE
+from pipelines.batch.columns import PARTITION, SEQUENCE
 from pipelines.batch.decisions import WindowRules
-from pipelines.batch.steps.outputs import Evaluator
+from pipelines.batch.steps.outputs import Evaluator, counted
 from pipelines.batch.steps.relation import ORDER
 from pipelines.batch.stream_analytics.windows import windowed
-from pipelines.core.expressions import quoted
 from pipelines.core.model import EVERYTHING, Input, Job, Session
-from pipelines.core.steps import SYSTEM_TIMESTAMP, Applied, Filtered, Projected, Rows, StepRows, Steps, first_window
+from pipelines.core.steps import Applied, Filtered, Projected, Rows, StepRows, Steps, first_window
 
 PASSES = "__passes"
 """Whether no filter removes the event before the first window (G2)."""
@@ -31,14 +30,8 @@ def with_marks(job: Job, source: Input, events: DataFrame, at: str) -> tuple[Dat
     first = first_window(job.steps)
     assert first is not None
     assert isinstance(first.window, Session)
-    counted = events.filter(F.col(at).isNotNull()).select(
-        *(quoted(column.name) for column in source.columns),
-        F.timestamp_micros(ARRIVAL_US).alias("arrival_time"),
-        F.col(PARTITION).alias("input_partition"),
-        F.col(SEQUENCE).alias("sequence"),
-        F.timestamp_micros(at).alias(SYSTEM_TIMESTAMP),
-    )
-    evaluator = Evaluator(job, job.steps, {source.name: counted}, {}, EVERYTHING, WindowRules(windowed))
+    counting = counted(events.filter(F.col(at).isNotNull()), source, at)
+    evaluator = Evaluator(job, job.steps, {source.name: counting}, {}, EVERYTHING, WindowRules(windowed))
     place = F.col(ORDER)["place"]
     names = ["__of_partition", "__of_sequence"]
     event = [place[of].alias(name) for of, name in zip(("input_partition", "sequence"), names, strict=True)]

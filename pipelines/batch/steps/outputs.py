@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from pipelines.batch.columns import SYSTEM_US, within
+from pipelines.batch.columns import ARRIVAL_US, PARTITION, SEQUENCE, SYSTEM_US, within
 from pipelines.batch.decisions import WindowRules
 from pipelines.batch.steps.analytic import analysed
 from pipelines.batch.steps.joined import joined
@@ -19,7 +19,7 @@ from pipelines.batch.steps.rows import applied, filtered, projected, united
 from pipelines.batch.steps.windowed import windowed
 from pipelines.batch.stream_analytics.windows import windowed as windows_of_rows
 from pipelines.core.expressions import quoted
-from pipelines.core.model import EVERYTHING, Job, OutputRange, Reference
+from pipelines.core.model import EVERYTHING, Input, Job, OutputRange, Reference
 from pipelines.core.steps import (
     EVENT_COLUMNS,
     SYSTEM_TIMESTAMP,
@@ -53,17 +53,6 @@ class Evaluated:
     shared: tuple[DataFrame, ...]
 
 
-def outputs(
-    job: Job,
-    inputs: Mapping[str, DataFrame],
-    references: Mapping[str, DataFrame],
-    wanted: Collection[str] | None = None,
-    output: OutputRange = EVERYTHING,
-) -> dict[str, DataFrame]:
-    """The outputs that :func:`evaluate` gives, of windows as stream_analytics has them."""
-    return evaluate(job, inputs, references, wanted, output).outputs
-
-
 def evaluate(
     job: Job,
     inputs: Mapping[str, DataFrame],
@@ -89,6 +78,18 @@ def evaluate(
     tables = {one.name: _table(evaluator.relation(one.rows), output) for one in chosen}
     shared = shared_steps(steps, [one.name for one in chosen])
     return Evaluated(tables, tuple(evaluator.step(name).frame for name in shared))
+
+
+def counted(events: DataFrame, source: Input, at: str, further: Sequence[str] = ()) -> DataFrame:
+    """The events of an input that count at column ``at``, as :func:`evaluate` takes them."""
+    return events.select(
+        *(quoted(column.name) for column in source.columns),
+        F.timestamp_micros(ARRIVAL_US).alias("arrival_time"),
+        F.col(PARTITION).alias("input_partition"),
+        F.col(SEQUENCE).alias("sequence"),
+        F.timestamp_micros(at).alias(SYSTEM_TIMESTAMP),
+        *further,
+    )
 
 
 def shared_steps(steps: Steps, wanted: Collection[str]) -> tuple[str, ...]:
