@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 LOG_COLUMNS = frozenset(
     {
@@ -30,3 +32,13 @@ def stored_name(name: str) -> str:
 def is_called(stored: str, name: str) -> bool:
     """Does ``name``, in any case, mean the column or property that is stored as ``stored``?"""
     return stored.lower() in (name.lower(), stored_property(name).lower(), stored_name(name).lower())
+
+
+def under_their_names(record: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """The record with keys under the names that columns or properties are stored under, where those are no keys."""
+    wanted = {name.lower(): name for name in names if name not in record}
+    found: dict[str, Any] = {}
+    for key, value in record.items():
+        forms = (one.lower() for one in (str(key), stored_name(str(key)), stored_property(str(key))))
+        found[next((wanted.pop(form) for form in forms if form in wanted), key)] = value
+    return found

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pj
 
+from pipelines.core.columns import under_their_names
 from pipelines.core.model import Input
-from pipelines.ingest.values import under_their_names
 
 _SMALLEST = 1 << 16
 """Bytes below which lines are not divided further to find the clean ones."""

@@ -20,9 +20,10 @@ from typing import Any, BinaryIO, TypeVar, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipelines.core.columns import under_their_names
 from pipelines.core.errors import DataRefused, UsageError, did_you_mean
 from pipelines.ingest.clean_lines import divided
-from pipelines.ingest.values import decode_json, under_their_names
+from pipelines.ingest.values import decode_json
 
 CHUNK = 50_000
 """Records in memory at once."""

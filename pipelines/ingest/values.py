@@ -18,7 +18,7 @@ import base64
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date, datetime
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Any
@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.core.columns import stored_name, stored_property
+from pipelines.core.columns import under_their_names
 from pipelines.core.time import MAX_INSTANT_US, MIN_INSTANT_US, from_datetime, parse_instant
 from pipelines.lakehouse.schema import TIMESTAMP
 
@@ -385,16 +385,6 @@ def _nested(value: Any, kind: pa.DataType, truncate: bool) -> Any:
             value = under_their_names(value, names)
         return {name: one(value.get(name), kind.field(name).type, truncate=truncate) for name in names}
     raise _misfit(value, kind)
-
-
-def under_their_names(record: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """The record with keys under the names that columns or properties are stored under, where those are no keys."""
-    wanted = {name.lower(): name for name in names if name not in record}
-    found: dict[str, Any] = {}
-    for key, value in record.items():
-        forms = (key.lower(), stored_name(key).lower(), stored_property(key).lower())
-        found[next((wanted.pop(form) for form in forms if form in wanted), key)] = value
-    return found
 
 
 # -- JSON ---------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from datetime import date
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from pipelines.core.columns import under_their_names
 from pipelines.core.errors import TailraceError, did_you_mean
 from pipelines.core.model import Fate, Job, WindowRow, output_name
 from pipelines.core.steps import SYSTEM_TIMESTAMP, WINDOW_COLUMNS, columns_of, origin_of
@@ -174,8 +175,7 @@ def _judge_rows(
     what: str, columns: Sequence[str], expected: Sequence[Row], actual: Sequence[Row], tolerance: float | None
 ) -> list[str]:
     """Both as multisets of rows; only the columns that a row names are compared, and they are found without case."""
-    own = {column.lower(): column for column in columns}
-    wanted: list[Row] = [{own.get(key.lower(), key): value for key, value in row.items()} for row in expected]
+    wanted: list[Row] = [under_their_names(row, columns) for row in expected]
     unknown = sorted({key for row in wanted for key in row} - set(columns))
     if unknown:
         return [f"{what}: there is no column '{key}'; {did_you_mean(key, columns)}" for key in unknown]

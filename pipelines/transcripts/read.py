@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pipelines.core.columns import under_their_names
 from pipelines.core.errors import TailraceError, UsageError, did_you_mean
 from pipelines.core.model import Arrival, Input, Job, OutputRange
 from pipelines.core.time import parse_instant
@@ -191,6 +192,7 @@ class _Reader:
             rows = []
             for index, row in enumerate(self.rows(given.get(one.name) or [], (*path, one.name))):
                 here = (*path, one.name, index)
+                row = under_their_names(row, columns) if isinstance(row, dict) else row
                 self.keys(row, columns, here)
                 rows.append({name: self.value(row.get(name), kind, (*here, name)) for name, kind in columns.items()})
                 if one.effective is not None and rows[-1][one.effective] is None:
@@ -299,6 +301,8 @@ class _Log:
             raise self.reader.error(f"{row!r} is not a mapping of keys to values", path)
         part = self.input(row, path)
         names = {column.name for column in part.columns}
+        log = {key: value for key, value in row.items() if key in ARRIVAL_KEYS}
+        row = log | under_their_names({key: row[key] for key in row if key not in log}, names)
         self.reader.keys(row, [*ARRIVAL_KEYS, *sorted(names)], path)
         if "arrival" not in row:
             raise self.reader.error("'arrival' is missing", path)

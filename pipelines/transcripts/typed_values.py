@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pipelines.core.columns import under_their_names
 from pipelines.ingest.values import one as ingested
 from pipelines.ingest.values import type_name as name_of
 from pipelines.lakehouse.schema import arrow_type
@@ -38,6 +39,7 @@ def _typed(value: Any, kind: pa.DataType, truncate: bool) -> object:
         return {key: _typed(item, kind.item_type, truncate) for key, item in pairs}
     if pa.types.is_struct(kind):
         fields = {field.name: field.type for field in kind}
+        value = under_their_names(value, fields)
         for key in value:
             if key not in fields:
                 raise ValueError(f"the STRUCT has no field '{key}'")

@@ -12,12 +12,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from pipelines.core.columns import under_their_names
 from pipelines.core.model import Input
 from pipelines.core.sources import MANY, Body, EventsPerMessage
 from pipelines.ingest.clean_lines import clean_lines, demanding
 from pipelines.ingest.readers import Chunk, Refused
 from pipelines.ingest.sources.reader import Messages
-from pipelines.ingest.values import decode_json, under_their_names
+from pipelines.ingest.values import decode_json
 from pipelines.lakehouse.schema import TIMESTAMP, arrow_type
 
 Event = dict[str, Any]
