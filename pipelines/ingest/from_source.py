@@ -73,7 +73,8 @@ def ingest_source(
             f"input {part.name} has no source", hint="name files, or give it a 'source' in the job file", key="--input"
         )
     lakehouse.require_writable()
-    reader, about = open_reader(part), {"job": job.name, "started_at": datetime.now(UTC).isoformat()}
+    # not "job": Delta's own commits have a record of that name, and Spark could not read the log
+    reader, about = open_reader(part), {"job_name": job.name, "started_at": datetime.now(UTC).isoformat()}
     _record(lakehouse, job, part)  # of a batch whose process was killed right after its commit
 
     def attempt(log: DeltaTable | None) -> IngestSummary:
@@ -197,7 +198,7 @@ def _record(lakehouse: Lakehouse, job: Job, part: Input) -> None:
     new record. Its run id is the batch's."""
     table = arrivals_table(part.name)
     found = _newest_batch(part, lakehouse.open(table))
-    if found is None or found[1]["job"] != job.name:
+    if found is None or found[1]["job_name"] != job.name:
         return
     version, about = found
     counts = {name: int(about[name]) for name in COUNTS}

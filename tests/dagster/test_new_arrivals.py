@@ -1,7 +1,8 @@
-"""Arrivals that load themselves: the sensor asks, the job ingests, the days count as materialised. No Spark."""
+"""Arrivals that load themselves: the sensor asks, the job ingests, the days count as materialised; all else follows."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -81,3 +82,30 @@ def test_a_job_without_a_source_has_neither_and_one_with_it_waits_for_it(world: 
     (tmp_path / "other" / "tolls.yaml").write_text(TOLLS, encoding="utf-8")
     names = {sensor.name for sensor in build(tmp_path / "other", world.root).sensors or ()}
     assert names == {"tolls_stale_days", "tolls_lost_ranges"}
+
+
+@pytest.mark.spark
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+@pytest.mark.usefixtures("spark")
+def test_one_run_goes_from_a_source_and_an_empty_lakehouse_to_a_report(world: World) -> None:
+    world.capture(0, DAYS[0], car(f"{DAYS[0]}T12:00:00Z"), car(f"{DAYS[0]}T12:01:00Z"))
+    world.capture(1, DAYS[1], car(f"{DAYS[1]}T12:00:00Z"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        result = dg.materialize(
+            list(world.defs.assets or ()),  # type: ignore[arg-type]
+            selection=dg.AssetSelection.assets("tolls/report").upstream(),
+            resources=world.defs.resources,
+            instance=world.instance,
+            tags={"dagster/asset_partition_range_start": DAYS[0], "dagster/asset_partition_range_end": DAYS[1]},
+        )
+    assert result.success
+    made = {(event.asset_key.path[-1], event.partition): event.materialization.metadata for event in events_of(result)}
+    assert made["arrivals", DAYS[0]]["cars_appended"].value == 3
+    assert made["arrivals", DAYS[0]]["events"].value == 2
+    assert made["windows", DAYS[0]]["windows"].value == 2
+    assert Path(world.root, "reports/tolls", f"{DAYS[0]}_2026-03-03.html").is_file()
+
+
+def events_of(result: dg.ExecuteInProcessResult) -> list[dg.DagsterEvent]:
+    return list(result.get_asset_materialization_events())
