@@ -55,9 +55,8 @@ range | plan/read_range.py | output.from_us - reach.before_us | output.from_us -
 A4 | reference/ordering/atlas.py | None and end <= closed_us) | None and end < closed_us) | atlas/late
 A6 | reference/windows.py | while start_us < to_us | while start_us <= to_us | windows
 A4 | batch/atlas/ordering.py | start + grid.size_us <= F.col | start + grid.size_us < F.col | atlas/late
-A7 | batch/atlas/sessions.py | .over(by_time) >= gap_us | .over(by_time) > gap_us | atlas/sessions
 A4 | live/atlas.py | window.size_us <= closed | window.size_us < closed | atlas/late
-A7 | live/windows/gap_sessions.py | time < one.last + gap] | time <= one.last + gap] | atlas/sessions
+A7 | live/windows/gap_sessions.py | one.first - gap < time | one.first - gap <= time | atlas/sessions
 I3 | reference/ordering/stream_insight.py | None and start_us < self | None and start_us <= self | points
 I14 | reference/lifetimes.py | row.end_us > span[0] | row.end_us >= span[0] | insight/windows
 I3 | batch/stream_insight/ordering.py | F.col(SYNC_US) < F.col | F.col(SYNC_US) <= F.col | points
