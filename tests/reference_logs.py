@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from pipelines.core.model import Arrival, Fate, Job
+from pipelines.core.model import Arrival, Decision, Job
 from pipelines.core.time import format_instant, parse_instant
 from pipelines.job.load import parse_job
 from pipelines.reference.engine import Outcome, run
@@ -48,9 +48,9 @@ def counts(outcome: Outcome, *columns: str) -> list[tuple[object, ...]]:
     ]
 
 
-def ruling(fate: Fate) -> tuple[str, tuple[str, ...], str | None]:
+def ruling(decision: Decision) -> tuple[str, tuple[str, ...], str | None]:
     """Verdict, reasons and system timestamp."""
-    return fate.verdict, fate.reasons, clock(fate.system_timestamp_us)
+    return decision.verdict, decision.reasons, clock(decision.system_timestamp_us)
 
 
 __all__ = ["asdict", "at", "clock", "counts", "event", "job", "punctuation", "ruling", "run"]

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from pipelines.core.model import Arrival, Fate, WindowRow
+from pipelines.core.model import Arrival, Decision, WindowRow
 from pipelines.core.time import DAY, HOUR, MINUTE, format_instant, parse_instant, to_datetime
 from pipelines.ingest.batch import ingest
 from pipelines.job.load import parse_job
@@ -61,8 +61,8 @@ def build(root: Path, *, replay: bool = True, live: bool = False, wrong: bool = 
     outcome = engine.run(JOB, log)
     rows = [_window(row) for row in outcome.windows]
     _write(lakehouse, "windows/cars", rows, _windows_schema())
-    _write(lakehouse, "verdicts/cars", [_verdict(fate) for fate in outcome.fates if _kept(fate)], _verdicts_schema())
-    _record(lakehouse, outcome.fates, len(rows))
+    _write(lakehouse, "verdicts/cars", [_verdict(one) for one in outcome.decisions if _kept(one)], _verdicts_schema())
+    _record(lakehouse, outcome.decisions, len(rows))
     if live:
         emitted = [{**row, "emitted_at": row["window_end"]} for row in rows]
         schema = _windows_schema().append(pa.field("emitted_at", TIMESTAMP))
@@ -107,8 +107,8 @@ def _ingest(root: Path, log: list[Arrival]) -> None:
     assert ingest(JOB, "cars", [file], root).quarantined == 0
 
 
-def _kept(fate: Fate) -> bool:
-    return not (fate.verdict == "accepted" and not fate.reasons)
+def _kept(decision: Decision) -> bool:
+    return not (decision.verdict == "accepted" and not decision.reasons)
 
 
 def _window(row: WindowRow) -> Row:
@@ -117,9 +117,9 @@ def _window(row: WindowRow) -> Row:
     return {**ends, "window_id": row.window_id, **row.values, "output_date": day}
 
 
-def _verdict(fate: Fate) -> Row:
+def _verdict(decision: Decision) -> Row:
     row: Row = {}
-    for name, value in dataclasses.asdict(fate).items():
+    for name, value in dataclasses.asdict(decision).items():
         if name == "missed_windows_us":
             row["missed_windows"] = [to_datetime(one) for one in value]
         elif name.endswith("_us"):
@@ -170,9 +170,9 @@ def _write(lakehouse: Lakehouse, name: str, rows: list[Row], schema: pa.Schema) 
     )
 
 
-def _record(lakehouse: Lakehouse, fates: tuple[Fate, ...], windows: int) -> None:
+def _record(lakehouse: Lakehouse, decisions: tuple[Decision, ...], windows: int) -> None:
     now = datetime.now(UTC)
-    counts = Counter(fate.verdict for fate in fates)
+    counts = Counter(decision.verdict for decision in decisions)
     row = {
         "run_id": "0" * 32,
         "job": "cars",
@@ -183,9 +183,9 @@ def _record(lakehouse: Lakehouse, fates: tuple[Fate, ...], windows: int) -> None
         "settled": False,
         "versions_read": {"arrivals/cars": 0},
         "versions_written": {"verdicts/cars": 0, "windows/cars": 0},
-        "rows_written": {"verdicts/cars": sum(map(_kept, fates)), "windows/cars": windows},
+        "rows_written": {"verdicts/cars": sum(map(_kept, decisions)), "windows/cars": windows},
         "counts_by_verdict": dict(counts),
-        "counts_by_reason": dict(Counter(reason for fate in fates for reason in fate.reasons)),
+        "counts_by_reason": dict(Counter(reason for decision in decisions for reason in decision.reasons)),
         "output_fingerprint": "f" * 64,
         "started_at": now,
         "finished_at": now,

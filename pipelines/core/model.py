@@ -47,8 +47,8 @@ __all__ = [
     "AtlasOrdering",
     "Column",
     "Count",
+    "Decision",
     "EndOfLog",
-    "Fate",
     "Grid",
     "Input",
     "Job",
@@ -324,7 +324,7 @@ REASONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class Decision:
     """The verdict on one event: one row of ``verdicts/<job>``."""
 
     input: str

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pipelines.core.errors import UsageError, did_you_mean
-from pipelines.core.model import Fate, Job, OutputRange
+from pipelines.core.model import Decision, Job, OutputRange
 from pipelines.core.time import format_instant
 from pipelines.explain.recomputation import Recomputation
-from pipelines.explain.story import Story, shown_fate, shown_instant
+from pipelines.explain.story import Story, shown_decision, shown_instant
 from pipelines.lakehouse.layout import WINDOWS, OutputTable, output_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import plain_rows, rows_of
@@ -39,10 +39,10 @@ def why_row(job: Job, name: str | None, at_us: int, keys: Mapping[str, str], lak
     rows = _rows(job, shown, place, at, keys)
     live = _rows(job, f"stream_{shown}", place, at, keys)
     recomputation = Recomputation(job, place)
-    fates = list(recomputation.around(at).fates.values())
+    decisions = list(recomputation.around(at).decisions.values())
     read = output_extents(job, one.output)
     inputs = [
-        _Reach(part.name, extent, at_us, [fate for fate in fates if fate.input == part.name])
+        _Reach(part.name, extent, at_us, [decision for decision in decisions if decision.input == part.name])
         for part in job.inputs
         if (extent := read.get(part.name)) is not None
     ]
@@ -68,21 +68,21 @@ def why_row(job: Job, name: str | None, at_us: int, keys: Mapping[str, str], lak
 class _Reach:
     """The events of one input that are in reach of an instant, by what the policy made of them."""
 
-    def __init__(self, name: str, extent: Extent, at_us: int, fates: Sequence[Fate]) -> None:
+    def __init__(self, name: str, extent: Extent, at_us: int, decisions: Sequence[Decision]) -> None:
         self.name = name
         self.from_us = None if extent.back_us is None else at_us - extent.back_us
         self.to_us = at_us + extent.ahead_us
-        self.counting = [fate for fate in fates if self._contains(fate.system_timestamp_us)]
-        self.moved = [fate for fate in self.counting if fate.reasons]
-        away = [fate for fate in fates if not self._contains(fate.system_timestamp_us)]
-        self.elsewhere = [fate for fate in away if self._contains(fate.event_time_us)]
+        self.counting = [decision for decision in decisions if self._contains(decision.system_timestamp_us)]
+        self.moved = [decision for decision in self.counting if decision.reasons]
+        away = [decision for decision in decisions if not self._contains(decision.system_timestamp_us)]
+        self.elsewhere = [decision for decision in away if self._contains(decision.event_time_us)]
 
     def _contains(self, time_us: int | None) -> bool:
         return time_us is not None and (self.from_us is None or time_us >= self.from_us) and time_us <= self.to_us
 
     def sentences(self) -> list[str]:
         first = "the beginning" if self.from_us is None else format_instant(self.from_us)
-        ids = listed([_id(fate) for fate in self.counting])
+        ids = listed([_id(decision) for decision in self.counting])
         named = f": {ids}" if self.counting else ""
         found = [
             f"It may be made of the events of {self.name} that count from {first} to {format_instant(self.to_us)}:"
@@ -105,8 +105,8 @@ class _Reach:
             "events": len(self.counting),
             "moved": len(self.moved),
             "happened_there_only": len(self.elsewhere),
-            "counting": [_shown(fate) for fate in self.counting[:NAMED]],
-            "elsewhere": [_shown(fate) for fate in self.elsewhere[:NAMED]],
+            "counting": [_shown(decision) for decision in self.counting[:NAMED]],
+            "elsewhere": [_shown(decision) for decision in self.elsewhere[:NAMED]],
         }
 
 
@@ -151,15 +151,16 @@ def _reference_text(one: ReadReference) -> str:
     return f"{one.table} at version {one.version}{snapshots}"
 
 
-def _id(fate: Fate) -> str:
-    return f"{fate.input}/{fate.input_partition}/{fate.sequence}"
+def _id(decision: Decision) -> str:
+    return f"{decision.input}/{decision.input_partition}/{decision.sequence}"
 
 
-def _moved(fate: Fate) -> str:
-    why = ", ".join(fate.reasons)
-    where = "dropped" if fate.system_timestamp_us is None else f"counts at {format_instant(fate.system_timestamp_us)}"
-    return f"{_id(fate)} ({why}: {where})" if why else f"{_id(fate)} ({where})"
+def _moved(decision: Decision) -> str:
+    why = ", ".join(decision.reasons)
+    at_us = decision.system_timestamp_us
+    where = "dropped" if at_us is None else f"counts at {format_instant(at_us)}"
+    return f"{_id(decision)} ({why}: {where})" if why else f"{_id(decision)} ({where})"
 
 
-def _shown(fate: Fate) -> dict[str, object]:
-    return {"event": _id(fate), "event_time": shown_instant(fate.event_time_us), **shown_fate(fate)}
+def _shown(decision: Decision) -> dict[str, object]:
+    return {"event": _id(decision), "event_time": shown_instant(decision.event_time_us), **shown_decision(decision)}

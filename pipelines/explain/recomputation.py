@@ -13,7 +13,7 @@ from pipelines.core.errors import UsageError, did_you_mean
 from pipelines.core.model import (
     EVERYTHING,
     Arrival,
-    Fate,
+    Decision,
     Input,
     Job,
     OutputRange,
@@ -60,8 +60,10 @@ class Recomputation:
         # steps are not computed: what an event counts at is decided before them
         job = self.job if self.job.steps is None else replace(self.job, query=Steps((), ()))
         found = recompute(job, arrivals, EVERYTHING, self._evaluate, reads.initial_states)
-        fates: dict[ArrivalId, Fate] = {(fate.input, fate.input_partition, fate.sequence): fate for fate in found.fates}
-        return RecomputedRange(arrivals, [window for window in found.windows if window.end_us in output], fates)
+        decisions: dict[ArrivalId, Decision] = {
+            (one.input, one.input_partition, one.sequence): one for one in found.decisions
+        }
+        return RecomputedRange(arrivals, [window for window in found.windows if window.end_us in output], decisions)
 
     def arrival(self, event: str) -> Arrival:
         """The event that ``INPUT/PARTITION/SEQUENCE`` names; :class:`UsageError` if there is none."""
@@ -145,24 +147,24 @@ class Recomputation:
 
 @dataclass(frozen=True)
 class RecomputedRange:
-    """A range of the log, the windows of the output range with their events, and every event's fate there."""
+    """A range of the log, the windows of the output range with their events, and every event's decision there."""
 
     arrivals: list[Arrival]
     windows: Sequence[RecomputedWindow]
-    fates: Mapping[ArrivalId, Fate]
+    decisions: Mapping[ArrivalId, Decision]
 
-    def fate_of(self, one: Arrival) -> Fate | None:
+    def decision_of(self, one: Arrival) -> Decision | None:
         """What became of an event of the range; None of a punctuation, or an arrival outside of it."""
-        return self.fates.get(id_of(one))
+        return self.decisions.get(id_of(one))
 
     def with_member(self, one: Arrival) -> list[RecomputedWindow]:
         """The windows that an event counts in."""
         return [window for window in self.windows if id_of(one) in map(id_of, window.members)]
 
 
-def windows_after(job: Job, fate: Fate) -> OutputRange:
+def windows_after(job: Job, decision: Decision) -> OutputRange:
     """The ends of all windows that an event can count in."""
-    time_us = fate.system_timestamp_us
+    time_us = decision.system_timestamp_us
     assert time_us is not None, "the event counts"
     back_us = None if job.profile == "stream_insight" else job_extent(job).back_us
     return OutputRange(time_us, None if back_us is None else time_us + back_us + 1)

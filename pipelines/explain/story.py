@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pipelines.core.model import Fate, Input, Job
+from pipelines.core.model import Decision, Input, Job
 from pipelines.core.time import format_instant
 from pipelines.lakehouse.show import plain
 from pipelines.recompute.naming import key_names
@@ -43,14 +43,14 @@ def _shown(values: Values, instants: set[str]) -> dict[str, object]:
     }
 
 
-def shown_fate(fate: Fate) -> dict[str, object]:
+def shown_decision(decision: Decision) -> dict[str, object]:
     """What became of an event, as JSON-ready data."""
     return {
-        "verdict": fate.verdict,
-        "reasons": list(fate.reasons),
-        "system_timestamp": shown_instant(fate.system_timestamp_us),
-        "lifetime_end": shown_instant(fate.lifetime_end_us),
-        "missed_windows": [format_instant(us) for us in fate.missed_windows_us],
+        "verdict": decision.verdict,
+        "reasons": list(decision.reasons),
+        "system_timestamp": shown_instant(decision.system_timestamp_us),
+        "lifetime_end": shown_instant(decision.lifetime_end_us),
+        "missed_windows": [format_instant(us) for us in decision.missed_windows_us],
     }
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pipelines.core.model import (
     Arrival,
     AtlasOrdering,
-    Fate,
+    Decision,
     Input,
     Job,
     StreamAnalyticsOrdering,
@@ -22,7 +22,7 @@ from pipelines.core.values import grouping_key
 from pipelines.recompute.naming import event_description
 from pipelines.reference.events import place_of
 
-FateOf = Callable[[Arrival], "Fate | None"]
+DecisionOf = Callable[[Arrival], "Decision | None"]
 
 
 @dataclass(frozen=True)
@@ -48,27 +48,32 @@ class Reasons:
     watermark_sentence: str = "There was no watermark yet."
 
 
-def reasons(job: Job, one: Arrival, fate: Fate, read: Sequence[Arrival], fate_of: FateOf) -> Reasons:
-    """Why ``one`` has its ``fate``; ``read`` are the arrivals that it was recomputed from, in any order."""
+def reasons(job: Job, one: Arrival, decision: Decision, read: Sequence[Arrival], decision_of: DecisionOf) -> Reasons:
+    """Why ``one`` has its ``decision``; ``read`` are the arrivals that it was recomputed from, in any order."""
     before = sorted((other for other in read if place_of(other) < place_of(one)), key=place_of)
-    if "invalid_time" in fate.reasons:
+    if "invalid_time" in decision.reasons:
         return Reasons((Test("valid_time", True, "Its time cannot be read, or is impossible: dropped."),))
-    if "invalid_key" in fate.reasons:
+    if "invalid_key" in decision.reasons:
         return Reasons((Test("valid_key", True, "A column of 'over' is null: it belongs to no substream."),))
     ordering = job.ordering(one.input)
     match ordering:
         case StreamAnalyticsOrdering():
-            return _stream_analytics(job, ordering, one, fate, before, fate_of)
+            return _stream_analytics(job, ordering, one, decision, before, decision_of)
         case AtlasOrdering():
-            return _atlas(ordering, one, fate, before, fate_of)
+            return _atlas(ordering, one, decision, before, decision_of)
         case StreamInsightOrdering():
-            return _stream_insight(ordering, fate, before, fate_of)
+            return _stream_insight(ordering, decision, before, decision_of)
 
 
 def _stream_analytics(
-    job: Job, ordering: StreamAnalyticsOrdering, one: Arrival, fate: Fate, before: Sequence[Arrival], fate_of: FateOf
+    job: Job,
+    ordering: StreamAnalyticsOrdering,
+    one: Arrival,
+    decision: Decision,
+    before: Sequence[Arrival],
+    decision_of: DecisionOf,
 ) -> Reasons:
-    time_us = fate.event_time_us
+    time_us = decision.event_time_us
     assert time_us is not None
     part = job.input(one.input)
     if part.timestamp_by is None:
@@ -77,15 +82,15 @@ def _stream_analytics(
     early_us, late_us, disorder_us = ordering.early_arrival_us, ordering.late_arrival_us, ordering.out_of_order_us
     least_us = None if late_us is None else one.arrival_time_us - late_us
     set_by, sentence = None, "It is the first event of its timeline: there was no watermark yet."
-    if fate.watermark_us is not None:
-        at, disorder = format_instant(fate.watermark_us), format_duration(disorder_us)
-        latest_us = fate.watermark_us + disorder_us
+    if decision.watermark_us is not None:
+        at, disorder = format_instant(decision.watermark_us), format_duration(disorder_us)
+        latest_us = decision.watermark_us + disorder_us
         if late_us is not None and latest_us == least_us:
             late = format_duration(late_us)
             what = f"its own arrival minus {late} minus {disorder}; no earlier event brought it further"
         else:
             set_by = next(
-                (other for other in before if _seen_us(part, ordering, one, other, fate_of) == latest_us), None
+                (other for other in before if _seen_us(part, ordering, one, other, decision_of) == latest_us), None
             )
             who = "an arrival before those read" if set_by is None else event_description(set_by)
             what = f"{who} had brought the timeline to {format_instant(latest_us)}, minus {disorder}"
@@ -101,40 +106,42 @@ def _stream_analytics(
     if least_us is not None and late_us is not None:
         tests.append(_test("late", time_us, "<", least_us, f"its arrival {arrival} minus {format_duration(late_us)}"))
         counts_us = max(time_us, least_us)
-    if fate.watermark_us is not None:
-        tests.append(_test("out_of_order", counts_us, "<", fate.watermark_us, "the watermark"))
+    if decision.watermark_us is not None:
+        tests.append(_test("out_of_order", counts_us, "<", decision.watermark_us, "the watermark"))
     return Reasons(tuple(tests), set_by, sentence)
 
 
 def _seen_us(
-    part: Input, ordering: StreamAnalyticsOrdering, one: Arrival, other: Arrival, fate_of: FateOf
+    part: Input, ordering: StreamAnalyticsOrdering, one: Arrival, other: Arrival, decision_of: DecisionOf
 ) -> int | None:
     """What the timeline of ``one`` saw of another arrival (S5); None if nothing."""
 
     def timeline(arrival: Arrival) -> tuple[object, ...]:
         return (arrival.input_partition, *(grouping_key(arrival.payload[column]) for column in part.over))
 
-    fate = fate_of(other) if other.input == one.input and timeline(other) == timeline(one) else None
-    if fate is None or fate.event_time_us is None or {"early", "invalid_key"} & set(fate.reasons):
+    decision = decision_of(other) if other.input == one.input and timeline(other) == timeline(one) else None
+    if decision is None or decision.event_time_us is None or {"early", "invalid_key"} & set(decision.reasons):
         return None
     late_us = ordering.late_arrival_us
-    return fate.event_time_us if late_us is None else max(fate.event_time_us, other.arrival_time_us - late_us)
+    return decision.event_time_us if late_us is None else max(decision.event_time_us, other.arrival_time_us - late_us)
 
 
-def _atlas(ordering: AtlasOrdering, one: Arrival, fate: Fate, before: Sequence[Arrival], fate_of: FateOf) -> Reasons:
+def _atlas(
+    ordering: AtlasOrdering, one: Arrival, decision: Decision, before: Sequence[Arrival], decision_of: DecisionOf
+) -> Reasons:
     sentence = "There was no watermark yet: a partition of the input has not been heard."
     set_by = None
-    if fate.watermark_us is not None:
-        sentence = f"The watermark was {format_instant(fate.watermark_us)}, the least over the input's partitions."
-        set_by = _set_by(one, fate.watermark_us, before, fate_of)
+    if decision.watermark_us is not None:
+        sentence = f"The watermark was {format_instant(decision.watermark_us)}, the least over the input's partitions."
+        set_by = _set_by(one, decision.watermark_us, before, decision_of)
     if set_by is not None:
         kind = "the punctuation" if set_by.punctuation_us is not None else "event"
         sentence = f"{sentence[:-1]}: {kind} {event_description(set_by)} had brought its own there."
     tests = []
     if ordering.boundary == "processing_time":
         sentence += " Windows go by the clock here: it counts when it arrives."
-    elif "late" in fate.reasons:
-        starts = ", ".join(format_instant(us) for us in fate.missed_windows_us)
+    elif "late" in decision.reasons:
+        starts = ", ".join(format_instant(us) for us in decision.missed_windows_us)
         lateness = format_duration(ordering.allowed_lateness_us)
         what = f"the window(s) from {starts}" if starts else "every session that it fits"
         tests.append(Test("late", True, f"With an allowed lateness of {lateness}, {what} had closed when it came."))
@@ -143,12 +150,12 @@ def _atlas(ordering: AtlasOrdering, one: Arrival, fate: Fate, before: Sequence[A
     return Reasons(tuple(tests), set_by, sentence)
 
 
-def _set_by(one: Arrival, watermark_us: int, before: Sequence[Arrival], fate_of: FateOf) -> Arrival | None:
+def _set_by(one: Arrival, watermark_us: int, before: Sequence[Arrival], decision_of: DecisionOf) -> Arrival | None:
     """The first arrival that brought its partition to the watermark, of a partition that was no further (A3)."""
     times_us: list[tuple[int, Arrival]] = []
     for other in before:
-        fate = fate_of(other)
-        time_us = other.punctuation_us if fate is None else fate.event_time_us
+        decision = decision_of(other)
+        time_us = other.punctuation_us if decision is None else decision.event_time_us
         if other.input == one.input and time_us is not None:
             times_us.append((time_us, other))
     further = {other.input_partition for time_us, other in times_us if time_us > watermark_us}
@@ -156,11 +163,13 @@ def _set_by(one: Arrival, watermark_us: int, before: Sequence[Arrival], fate_of:
     return next((other for other in found if other.input_partition not in further), None)
 
 
-def _stream_insight(ordering: StreamInsightOrdering, fate: Fate, before: Sequence[Arrival], fate_of: FateOf) -> Reasons:
-    cti_us = fate.watermark_us
+def _stream_insight(
+    ordering: StreamInsightOrdering, decision: Decision, before: Sequence[Arrival], decision_of: DecisionOf
+) -> Reasons:
+    cti_us = decision.watermark_us
     if cti_us is None:
         return Reasons((), watermark_sentence="There was no CTI yet: nothing could violate one.")
-    set_by = next((other for other in before if _issued(ordering, other, fate_of, cti_us)), None)
+    set_by = next((other for other in before if _issued(ordering, other, decision_of, cti_us)), None)
     sentence = f"The current CTI was {format_instant(cti_us)}"
     if set_by is not None and set_by.punctuation_us is not None:
         sentence += f", enqueued as {event_description(set_by)}."
@@ -171,27 +180,28 @@ def _stream_insight(ordering: StreamInsightOrdering, fate: Fate, before: Sequenc
         sentence += ", imported from another input."
     else:
         sentence += ", issued by an arrival before those read."
-    end_edge = fate.reasons == ("orphan_end",)
-    time_us = fate.system_timestamp_us if fate.event_time_us is None else fate.event_time_us
+    end_edge = decision.reasons == ("orphan_end",)
+    time_us = decision.system_timestamp_us if decision.event_time_us is None else decision.event_time_us
     tests = []
     if time_us is not None and not end_edge:
-        hit = "before_current_time" in fate.reasons
+        hit = "before_current_time" in decision.reasons
         if hit == (time_us < cti_us):
             tests.append(_test("before_current_time", time_us, "<", cti_us, "the current CTI"))
         else:
             tests.append(Test("before_current_time", hit, f"Its end was judged against {format_instant(cti_us)}."))
-    if "orphan_end" in fate.reasons:
+    if "orphan_end" in decision.reasons:
         tests.append(Test("orphan_end", True, "No open start edge matches this end edge."))
-    if "cancelled" in fate.reasons:
+    if "cancelled" in decision.reasons:
         tests.append(Test("cancelled", True, "Its end equals its start: both edges cancel each other."))
     return Reasons(tuple(tests), set_by, sentence)
 
 
-def _issued(ordering: StreamInsightOrdering, other: Arrival, fate_of: FateOf, cti_us: int) -> bool:
+def _issued(ordering: StreamInsightOrdering, other: Arrival, decision_of: DecisionOf, cti_us: int) -> bool:
     if other.punctuation_us is not None:
         return other.punctuation_us == cti_us
-    fate = fate_of(other)
-    return fate is not None and fate.event_time_us is not None and fate.event_time_us - ordering.delay_us == cti_us
+    decision = decision_of(other)
+    time_us = None if decision is None else decision.event_time_us
+    return time_us is not None and time_us - ordering.delay_us == cti_us
 
 
 def _test(name: str, left_us: int, sign: str, right_us: int, what: str) -> Test:

@@ -11,7 +11,7 @@ from pipelines.core.errors import UsageError, did_you_mean
 from pipelines.core.expressions import plain_column, read
 from pipelines.core.model import (
     Arrival,
-    Fate,
+    Decision,
     Grid,
     Job,
     OutputRange,
@@ -23,7 +23,7 @@ from pipelines.core.model import (
 )
 from pipelines.core.time import HOUR, format_instant
 from pipelines.explain.recomputation import Recomputation, RecomputedRange
-from pipelines.explain.story import Story, live_sentence, shown_fate, shown_instant, shown_row
+from pipelines.explain.story import Story, live_sentence, shown_decision, shown_instant, shown_row
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import plain
 from pipelines.recompute.naming import event_id, key_names
@@ -39,30 +39,30 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class EventFate:
+class EventDecision:
     """One event of the log and what became of it."""
 
     one: Arrival
-    fate: Fate
+    decision: Decision
 
     def as_dict(self) -> dict[str, object]:
         """JSON-ready data."""
         return {
             "id": event_id(self.one),
             "arrival_time": format_instant(self.one.arrival_time_us),
-            "event_time": shown_instant(self.fate.event_time_us),
-            **shown_fate(self.fate),
+            "event_time": shown_instant(self.decision.event_time_us),
+            **shown_decision(self.decision),
         }
 
     @property
     def sentence(self) -> str:
         """One line."""
-        at = shown_instant(self.fate.event_time_us) or "no readable time"
-        why = f" ({', '.join(self.fate.reasons)})" if self.fate.reasons else ""
-        counts_us = self.fate.system_timestamp_us
+        at = shown_instant(self.decision.event_time_us) or "no readable time"
+        why = f" ({', '.join(self.decision.reasons)})" if self.decision.reasons else ""
+        counts_us = self.decision.system_timestamp_us
         where = "" if counts_us is None else f", counts at {format_instant(counts_us)}"
         arrived = format_instant(self.one.arrival_time_us)
-        return f"{event_id(self.one)}: happened {at}, arrived {arrived}: {self.fate.verdict}{why}{where}"
+        return f"{event_id(self.one)}: happened {at}, arrived {arrived}: {self.decision.verdict}{why}{where}"
 
 
 def why_window(job: Job, end_us: int, keys: Mapping[str, str], lakehouse: str | Path | Lakehouse) -> Story:
@@ -99,7 +99,7 @@ def _window(
     shape = next(one for window_id, one in job.window_query.windows if window_id == row["window_id"])
     bounds = instant_in(row, "window_start"), window.end_us
     span = _instants(job, shape, *bounds)
-    members = [_with_fate(recomputed, one) for one in window.members]
+    members = [_with_decision(recomputed, one) for one in window.members]
     moved_in = [event for event in members if not _happened(event, span)]
     keys = {name: _text(row[name]) for name in key_names(job)[3:]}
     kept_out = _kept_out(recomputation, recomputed, [span], keys, {event_id(event.one) for event in members})
@@ -132,10 +132,14 @@ def _kept_out(
     spans: Sequence[Span],
     keys: Mapping[str, str],
     members: Collection[str],
-) -> list[EventFate]:
+) -> list[EventDecision]:
     """Events of the window's time and keys that do not count there."""
     job = recomputation.job
-    near = (EventFate(one, fate) for one in recomputed.arrivals if (fate := recomputed.fate_of(one)) is not None)
+    near = (
+        EventDecision(one, decision)
+        for one in recomputed.arrivals
+        if (decision := recomputed.decision_of(one)) is not None
+    )
     found = {
         event_id(event.one): event
         for event in chain(near, _far(recomputation, recomputed, spans))
@@ -146,7 +150,7 @@ def _kept_out(
     return sorted(found.values(), key=lambda event: place_of(event.one))
 
 
-def _far(recomputation: Recomputation, recomputed: RecomputedRange, spans: Sequence[Span]) -> Iterator[EventFate]:
+def _far(recomputation: Recomputation, recomputed: RecomputedRange, spans: Sequence[Span]) -> Iterator[EventDecision]:
     """Events with a time in the windows that did not arrive in the range; those of one hour are recomputed together."""
     for part, span in product(map(recomputation.job.input, recomputation.job.window_query.inputs), spans):
         same_time = recomputation.by_event_time(part, *span)
@@ -156,25 +160,25 @@ def _far(recomputation: Recomputation, recomputed: RecomputedRange, spans: Seque
                 " looked for"
             )
             continue
-        far = [one for one in same_time if recomputed.fate_of(one) is None]
+        far = [one for one in same_time if recomputed.decision_of(one) is None]
         if len(far) > _FAR:
             recomputation.note(f"{len(far)} events of that time arrived far from it; {_FAR} are looked at")
         for _, hour in groupby(far[:_FAR], key=lambda one: one.arrival_time_us // HOUR):
             together = list(hour)
             output = OutputRange(together[0].arrival_time_us, together[-1].arrival_time_us + 1)
             recomputed_hour = recomputation.around(output)
-            yield from (_with_fate(recomputed_hour, one) for one in together)
+            yield from (_with_decision(recomputed_hour, one) for one in together)
 
 
-def _with_fate(recomputed: RecomputedRange, one: Arrival) -> EventFate:
-    fate = recomputed.fate_of(one)
-    assert fate is not None, event_id(one)
-    return EventFate(one, fate)
+def _with_decision(recomputed: RecomputedRange, one: Arrival) -> EventDecision:
+    decision = recomputed.decision_of(one)
+    assert decision is not None, event_id(one)
+    return EventDecision(one, decision)
 
 
-def _happened(event: EventFate, span: Span) -> bool:
+def _happened(event: EventDecision, span: Span) -> bool:
     """Whether the event's own time is one of these instants, both ends included."""
-    time_us = event.fate.event_time_us
+    time_us = event.decision.event_time_us
     return time_us is not None and span[0] <= time_us <= span[1]
 
 
@@ -233,13 +237,13 @@ def _of_keys(keys: Mapping[str, str]) -> str:
     return f" of {', '.join(f'{name} {value}' for name, value in keys.items())}" if keys else ""
 
 
-def _kept_out_sentences(job: Job, kept_out: Sequence[EventFate]) -> list[str]:
+def _kept_out_sentences(job: Job, kept_out: Sequence[EventDecision]) -> list[str]:
     if not kept_out:
         return []
     by = "by the policy (or by 'where')" if job.window_query.where else "by the policy"
     return [f"{len(kept_out)} event(s) happened in it, and do not count there {by}:", *_list(kept_out)]
 
 
-def _list(events: Sequence[EventFate]) -> list[str]:
+def _list(events: Sequence[EventDecision]) -> list[str]:
     lines = [f"  {event.sentence}" for event in events[:_LISTED]]
     return lines if len(events) <= _LISTED else [*lines, f"  and {len(events) - _LISTED} more"]

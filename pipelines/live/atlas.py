@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from pipelines.core.model import AtlasOrdering, Fate, Grid, Session, SimpleWindow, Verdict
+from pipelines.core.model import AtlasOrdering, Decision, Grid, Session, SimpleWindow, Verdict
 from pipelines.live.ordering import Decided, OrderingPolicy
 from pipelines.live.state.arrivals import EVERY_PARTITION, ArrivalQueue, Event, Partitions
 from pipelines.live.state.batches import Batch
@@ -101,30 +101,30 @@ class AtlasPolicy(OrderingPolicy):
 
     def _decide(self, events: Sequence[Event]) -> Decided:
         times = {part.name: self._time(part.name) for part in self.compiled.job.inputs}
-        fates: list[Fate] = []
+        decisions: list[Decision] = []
         counted: dict[str, list[Row]] = {}
         for event in events:
             time, reads = times[event.input], self.compiled.reads(event.input)
             if event.punctuation_us is not None:
-                fate = None
+                decision = None
                 for partition in time.seen if event.partition == EVERY_PARTITION else [event.partition]:
                     time.advance(partition, event.punctuation_us, event.punctuation_us)
             else:
-                fate = self._document(event, time)
-                fates.append(fate)
+                decision = self._document(event, time)
+                decisions.append(decision)
             time.last_arrival = event.arrival_us
             if self.sessions is not None and reads:
                 self.sessions.end(time.closed_until)
-            if fate is None or fate.system_timestamp_us is None or not reads or not event.passes:
+            if decision is None or decision.system_timestamp_us is None or not reads or not event.passes:
                 continue
-            row = Row.of(self.compiled, event, fate.system_timestamp_us, missed=fate.missed_windows_us)
+            row = Row.of(self.compiled, event, decision.system_timestamp_us, missed=decision.missed_windows_us)
             if self.sessions is None:
                 counted.setdefault(event.input, []).append(row)
             else:
                 self.sessions.join(row)
-        return Decided(verdicts_of(fates), {name: CountedRows(rows) for name, rows in counted.items()})
+        return Decided(verdicts_of(decisions), {name: CountedRows(rows) for name, rows in counted.items()})
 
-    def _document(self, event: Event, time: InputTime) -> Fate:
+    def _document(self, event: Event, time: InputTime) -> Decision:
         """The verdict on a document, whose time then counts towards the watermark; G7 drops one without a time.
 
         A replay writes the dead letter of a dropped document (A11).

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from pipelines.core.model import Fate, Input, SimpleWindow, StreamInsightOrdering, Verdict
+from pipelines.core.model import Decision, Input, SimpleWindow, StreamInsightOrdering, Verdict
 from pipelines.core.values import grouping_key
 from pipelines.live.ordering import Decided, OrderingPolicy
 from pipelines.live.state.arrivals import ArrivalQueue, Event, Partitions
@@ -27,7 +27,7 @@ class StartEdge:
     """A start edge without its end yet: its verdict so far, its start after the policy in microseconds, and its row
     where the query counts it."""
 
-    fate: Fate
+    decision: Decision
     start: int
     row: Row | None
 
@@ -103,7 +103,7 @@ class StreamInsightPolicy(OrderingPolicy):
         return LifetimeBuffer(self.compiled, window_id, window, current_us=self.current)
 
     def _decide(self, events: Sequence[Event], *, at_end: bool) -> Decided:
-        fates: list[Fate] = []
+        decisions: list[Decision] = []
         counted: dict[str, list[Row]] = {}
         for event in events:
             state = self.inputs[event.input]
@@ -112,14 +112,14 @@ class StreamInsightPolicy(OrderingPolicy):
                 continue
             kind = state.kind(event)
             if kind is None or event.time_us is None:
-                fates.append(decide(event, "dropped", ("invalid_time",)))
+                decisions.append(decide(event, "dropped", ("invalid_time",)))
                 continue
             if kind == "end":
-                fates += self._end(state, event)
+                decisions += self._end(state, event)
                 continue
-            fate, row = self._begin(state, event, kind, event.time_us)
-            if fate is not None:
-                fates.append(fate)
+            decision, row = self._begin(state, event, kind, event.time_us)
+            if decision is not None:
+                decisions.append(decision)
             if row is not None:
                 counted.setdefault(event.input, []).append(row)
             cti = state.next_cti(event.time_us)
@@ -127,8 +127,8 @@ class StreamInsightPolicy(OrderingPolicy):
                 self._issue(event.input, cti)
         if at_end:
             edges = [edge for state in self.inputs.values() for queue in state.open_edges.values() for edge in queue]
-            fates += [edge.fate for edge in edges]
-        return Decided(verdicts_of(fates), {name: CountedRows(rows) for name, rows in counted.items()})
+            decisions += [edge.decision for edge in edges]
+        return Decided(verdicts_of(decisions), {name: CountedRows(rows) for name, rows in counted.items()})
 
     def _issue(self, name: str, cti: int) -> None:
         """A CTI of an input, and at once of those that import its time (I7)."""
@@ -137,7 +137,7 @@ class StreamInsightPolicy(OrderingPolicy):
             if state.ordering.import_from == name:
                 self._issue(importer, cti)
 
-    def _begin(self, state: InputState, event: Event, kind: Kind, start: int) -> tuple[Fate | None, Row | None]:
+    def _begin(self, state: InputState, event: Event, kind: Kind, start: int) -> tuple[Decision | None, Row | None]:
         """A point, interval or start edge: its verdict, unless its end is still to come, and the row that it is for
         the query (I3, I9 to I11)."""
         current = self.current.get(event.input)
@@ -149,16 +149,16 @@ class StreamInsightPolicy(OrderingPolicy):
                 return decide(event, "dropped", LATE, watermark_us=current), None
             start, verdict = current, "adjusted"
         reasons = () if verdict == "accepted" else LATE
-        fate = decide(event, verdict, reasons, system_timestamp_us=start, lifetime_end_us=end, watermark_us=current)
+        decision = decide(event, verdict, reasons, system_timestamp_us=start, lifetime_end_us=end, watermark_us=current)
         counts = self.compiled.reads(event.input) and event.passes
         row = Row.of(self.compiled, event, start, end) if counts else None
         if kind != "start":
-            return fate, row
+            return decision, row
         edges = state.open_edges.setdefault((event.time_us, grouping_key(event.match)), [])
-        edges.append(StartEdge(fate, start, row))
+        edges.append(StartEdge(decision, start, row))
         return None, row
 
-    def _end(self, state: InputState, event: Event) -> list[Fate]:
+    def _end(self, state: InputState, event: Event) -> list[Decision]:
         """An end edge: its own verdict, and that of the start edge that it ends (I12, I13)."""
         assert event.end_us is not None
         current, key = self.current.get(event.input), (event.time_us, grouping_key(event.match))
@@ -176,7 +176,9 @@ class StreamInsightPolicy(OrderingPolicy):
             edge.row.end = edge.row.start if cancelled else event.end_us
         if cancelled:
             gone = ("cancelled",)
-            fate = replace(edge.fate, verdict="dropped", reasons=gone, system_timestamp_us=None, lifetime_end_us=None)
-            return [fate, decide(event, "dropped", gone, watermark_us=current)]
+            decision = replace(
+                edge.decision, verdict="dropped", reasons=gone, system_timestamp_us=None, lifetime_end_us=None
+            )
+            return [decision, decide(event, "dropped", gone, watermark_us=current)]
         own = decide(event, "accepted", system_timestamp_us=event.end_us, watermark_us=current)
-        return [replace(edge.fate, lifetime_end_us=event.end_us), own]
+        return [replace(edge.decision, lifetime_end_us=event.end_us), own]

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pipelines.core.expressions import Evaluate
-from pipelines.core.model import Arrival, Column, Fate, Job, OutputRange, WindowRow
+from pipelines.core.model import Arrival, Column, Decision, Job, OutputRange, WindowRow
 from pipelines.core.values import grouping_key
 from pipelines.job.expressions import instant_sql
 from pipelines.plan.initial_state import InitialStates
@@ -35,10 +35,10 @@ class RecomputedWindow:
 
 @dataclass(frozen=True, slots=True)
 class Recomputed:
-    """What one run gave: its windows with their members, and every event's fate."""
+    """What one run gave: its windows with their members, and every event's decision."""
 
     windows: tuple[RecomputedWindow, ...]
-    fates: tuple[Fate, ...]
+    decisions: tuple[Decision, ...]
 
     @property
     def rows(self) -> list[Values]:
@@ -76,11 +76,11 @@ def recompute(
     evaluate: Evaluate,
     initial_states: InitialStates | None = None,
 ) -> Recomputed:
-    """Windows and fates of ``job`` over exactly these arrivals, cut to ``output``; timelines begin with
+    """Windows and decisions of ``job`` over exactly these arrivals, cut to ``output``; timelines begin with
     ``initial_states``, or empty."""
     outcome = run(job, arrivals, output, evaluate=evaluate, instant_sql=instant_sql, initial_states=initial_states)
     windows = zip(outcome.windows, outcome.members, strict=True)
-    return Recomputed(tuple(RecomputedWindow(_row(row), members) for row, members in windows), outcome.fates)
+    return Recomputed(tuple(RecomputedWindow(_row(row), members) for row, members in windows), outcome.decisions)
 
 
 def instant_in(row: Values, name: str) -> int:

@@ -2,7 +2,7 @@
 
 It runs a job over a whole arrival log in arrival order and cuts the results to the output range last, so that nothing
 depends on where reading begins (G3). It reads what the expressions give for each row, lets the profile's policy decide
-each event's fate, and puts what counts into windows and aggregates (G1). A query of several steps goes on from what
+each event's decision, and puts what counts into windows and aggregates (G1). A query of several steps goes on from what
 counts in :mod:`pipelines.reference.steps`.
 
 Arrival order is ``(arrival_time, input_partition, sequence)``, across inputs then the inputs' order in the job. Inside
@@ -20,7 +20,7 @@ from pipelines.core.expressions import Evaluate, Reading, plain_column, read
 from pipelines.core.model import (
     EVERYTHING,
     Arrival,
-    Fate,
+    Decision,
     Input,
     Job,
     OutputRange,
@@ -61,13 +61,13 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run gave: one fate an event, the windows, and (atlas) the dead letters, each in a total order.
+    """What a run gave: one decision an event, the windows, and (atlas) the dead letters, each in a total order.
 
     ``members``: for each window the events that counted in it, once each, in the order that the aggregates saw.
     ``outputs``: of a job of steps, the rows of each output.
     """
 
-    fates: tuple[Fate, ...]
+    decisions: tuple[Decision, ...]
     windows: tuple[WindowRow, ...]
     dead_letters: tuple[DeadLetter, ...] = ()
     members: tuple[tuple[Arrival, ...], ...] = ()
@@ -89,7 +89,7 @@ def run(
 
     With ``initial_states`` they are those of a read range, and timelines begin and end as it says.
 
-    Fates and dead letters are kept by arrival time, windows by their end, rows of outputs by their system timestamp.
+    Decisions and dead letters are kept by arrival time, windows by their end, rows of outputs by system timestamp.
     ``evaluate`` computes expressions that are more than a column: one call an input, and one for joined rows.
     ``evaluate_steps`` does so for steps, by the rules that their ``ansi`` asks for; left out it is ``evaluate``.
     ``references``: the job's reference data. ``instant_sql``, which
@@ -108,14 +108,14 @@ def run(
     if job.steps is not None:
         inputs = _inputs(job, log, ordered)
         return Outcome(
-            fates=tuple(fate for fate in ordered.fates if fate.arrival_time_us in output),
+            decisions=tuple(decision for decision in ordered.decisions if decision.arrival_time_us in output),
             windows=(),
             dead_letters=tuple(_dead_letters(ordered, output)),
             outputs=outputs(job, inputs, references or {}, ordered, evaluate_steps or evaluate, output),
         )
     windows = _windows(job, profile, ordered, _counted(job, ordered, evaluate), output)
     return Outcome(
-        fates=tuple(fate for fate in ordered.fates if fate.arrival_time_us in output),
+        decisions=tuple(decision for decision in ordered.decisions if decision.arrival_time_us in output),
         windows=tuple(row for row, _ in windows),
         dead_letters=tuple(_dead_letters(ordered, output)),
         members=tuple(tuple(log[position] for position in positions) for _, positions in windows),
@@ -284,15 +284,15 @@ def _result_order(query: Query, row: WindowRow) -> tuple[object, ...]:
 def _dead_letters(ordered: Ordered, output: OutputRange) -> list[DeadLetter]:
     return [
         DeadLetter(
-            fate.input,
-            fate.input_partition,
-            fate.sequence,
-            fate.arrival_time_us,
+            decision.input,
+            decision.input_partition,
+            decision.sequence,
+            decision.arrival_time_us,
             operator,
             reason,
-            fate.missed_windows_us,
+            decision.missed_windows_us,
             event.arrival.payload,
         )
-        for event, fate, operator, reason in ordered.dead_letters
-        if fate.arrival_time_us in output
+        for event, decision, operator, reason in ordered.dead_letters
+        if decision.arrival_time_us in output
     ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipelines.core.expressions import Reading
-from pipelines.core.model import Arrival, Fate, Job, Query, SimpleWindow
+from pipelines.core.model import Arrival, Decision, Job, Query, SimpleWindow
 from pipelines.plan.initial_state import InitialStates
 
 Span = tuple[int, int]
@@ -39,12 +39,12 @@ class Event:
         """The arrival order ``(arrival_time, input_partition, sequence)``; see :func:`place_of`."""
         return place_of(self.arrival)
 
-    def fate(self, **decided: Any) -> Fate:
-        """The event's fate with what the policy decided."""
+    def decision(self, **decided: Any) -> Decision:
+        """The event's decision with what the policy decided."""
         one = self.arrival
         assert one.input_partition is not None
         who = (one.input, one.input_partition, one.sequence, one.arrival_time_us, self.event_time_us)
-        return Fate(*who, **decided)
+        return Decision(*who, **decided)
 
 
 def place_of(arrival: Arrival) -> tuple[int, int, int]:
@@ -90,15 +90,15 @@ Settled = Callable[[int, Mapping[str, object]], bool]
 class Ordered:
     """What a profile's policy made of a log.
 
-    ``fates`` holds one fate an event, ``rows`` what counts, both in arrival order. ``settled`` says which windows had
+    ``decisions`` has one for each event, ``rows`` what counts, both in arrival order. ``settled``: which windows had
     closed when the log ended. ``horizon_us`` bounds the windows of rows that never end.
     """
 
-    fates: tuple[Fate, ...]
+    decisions: tuple[Decision, ...]
     rows: tuple[Row, ...]
     settled: Settled
     horizon_us: int | None = None
-    dead_letters: tuple[tuple[Event, Fate, str, str], ...] = field(default=())
+    dead_letters: tuple[tuple[Event, Decision, str, str], ...] = field(default=())
 
 
 Assign = Callable[[SimpleWindow, Sequence[Row], Ordered], "list[tuple[Span, list[Row]]]"]

@@ -40,12 +40,12 @@ _DIGEST = "__digest"
 
 @dataclass(frozen=True)
 class Computed:
-    """Results by table. ``fates``: events by input, verdict and reasons; ``fingerprints``: of the outputs, by table;
+    """Results by table. ``decisions``: events by input, verdict, reasons; ``fingerprints``: of the outputs, by table;
     ``queries`` were executed for all this."""
 
     tables: Mapping[str, DataFrame | pa.Table]
     rows: Mapping[str, int]
-    fates: Counter[tuple[str, str, tuple[str, ...]]]
+    decisions: Counter[tuple[str, str, tuple[str, ...]]]
     fingerprints: Mapping[str, str]
     queries: tuple[DataFrame, ...]
 
@@ -104,15 +104,17 @@ def _counted(job: Job, frames: Mapping[str, DataFrame], *, at_once: bool) -> Com
     with ThreadPoolExecutor(2 if at_once else 1) as pool:
         counting = pool.submit(counts.collect)
         summing = pool.submit(lambda: {name: fingerprint(frames[name]) for name in outputs})
-    fates = Counter({(row["input"], row["verdict"], tuple(row["reasons"])): row["count"] for row in counting.result()})
+    decisions = Counter(
+        {(row["input"], row["verdict"], tuple(row["reasons"])): row["count"] for row in counting.result()}
+    )
     summed = summing.result()
     rows = {name: frames[name].count() for name in frames if name not in (verdicts, *outputs)}
     rows |= {name: one.rows for name, one in summed.items()}
-    rows[verdicts] = sum(count for (_, *fate), count in fates.items() if _keeps(job, *fate))
+    rows[verdicts] = sum(count for (_, *decision), count in decisions.items() if _keeps(job, *decision))
     kept = frames[verdicts] if job.keep_verdicts == "all" else frames[verdicts].filter(IS_EXCEPTION_SQL)
     tables = {name: with_day({**frames, verdicts: kept}[name], layout) for name, layout in result_tables(job)}
     fingerprints = {name: one.fingerprint for name, one in summed.items()}
-    return Computed(tables, rows, fates, fingerprints, tuple(frames.values()))
+    return Computed(tables, rows, decisions, fingerprints, tuple(frames.values()))
 
 
 def _collected(job: Job, frames: Mapping[str, DataFrame]) -> Computed:
@@ -125,7 +127,7 @@ def _collected(job: Job, frames: Mapping[str, DataFrame]) -> Computed:
     tables = {name: _nullable(table) for name, table in tables.items()}
     columns = [tables[verdicts][name].to_pylist() for name in ("input", "verdict", "reasons")]
     each = [(name, verdict, tuple(reasons)) for name, verdict, reasons in zip(*columns, strict=True)]
-    kept = pa.array([_keeps(job, *fate) for _, *fate in each], pa.bool_())
+    kept = pa.array([_keeps(job, *decision) for _, *decision in each], pa.bool_())
     tables[verdicts] = tables[verdicts].filter(kept)
     rows = {name: len(table) for name, table in tables.items()}
     return Computed(tables, rows, Counter(each), fingerprints, tuple(queries.values()))

@@ -136,7 +136,7 @@ class _Evaluator:
         for name, frame in frames_of(job, result).items():
             check_columns(self._lakehouse, name, with_day(frame, layouts[name]), plan.output)
         results = kept.enter_context(computed(job, result, stage.writer))
-        self._count_fates(results, sum(result.events.values()), set(result.events))
+        self._count_decisions(results, sum(result.events.values()), set(result.events))
         read = scanned(results.queries, self._lakehouse, plan.reads, passes)
         self._found.files_read = {name: one.files for name, one in read.items()}
         self._found.bytes_read = {name: one.size_bytes for name, one in read.items()}
@@ -145,11 +145,11 @@ class _Evaluator:
         self._found.warnings += [one for one in differences if one is not None]
         return results
 
-    def _count_fates(self, results: Computed, counted: int, incomplete: set[str]) -> None:
+    def _count_decisions(self, results: Computed, counted: int, incomplete: set[str]) -> None:
         """Events by verdict and reason. ``counted`` events are of the ``incomplete`` inputs, of whose events some have
         no verdict row: these simply counted."""
         verdicts, reasons = Counter(accepted=counted), Counter[str]()
-        for (name, verdict, why), count in results.fates.items():
+        for (name, verdict, why), count in results.decisions.items():
             verdicts[verdict] += count
             verdicts["accepted"] -= count if name in incomplete else 0
             reasons.update(dict.fromkeys(why, count))

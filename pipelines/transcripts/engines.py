@@ -118,7 +118,7 @@ def run_reference(case: Case) -> Outcome:
 def reference_outcome(job: Job, outcome: engine.Outcome) -> Outcome:
     """The reference engine's outcome in the one form for all engines."""
     outputs = {name: _output_rows(output_columns(job, name), rows) for name, rows in outcome.outputs.items()}
-    return Outcome.of(outcome.fates, outcome.windows, outputs)
+    return Outcome.of(outcome.decisions, outcome.windows, outputs)
 
 
 def _output_rows(columns: Sequence[str], relation: Relation) -> tuple[Row, ...]:

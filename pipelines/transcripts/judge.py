@@ -11,7 +11,7 @@ from typing import Any
 
 from pipelines.core.columns import under_their_names
 from pipelines.core.errors import TailraceError, did_you_mean
-from pipelines.core.model import Fate, Job, WindowRow, output_name
+from pipelines.core.model import Decision, Job, WindowRow, output_name
 from pipelines.core.steps import SYSTEM_TIMESTAMP, WINDOW_COLUMNS, columns_of, origin_of
 from pipelines.core.time import format_instant, parse_instant
 from pipelines.core.verdicts import VERDICT_FIELDS
@@ -42,25 +42,28 @@ class Outcome:
 
     @classmethod
     def of(
-        cls, fates: Iterable[Fate], windows: Iterable[WindowRow], outputs: Mapping[str, tuple[Row, ...]] | None = None
+        cls,
+        decisions: Iterable[Decision],
+        windows: Iterable[WindowRow],
+        outputs: Mapping[str, tuple[Row, ...]] | None = None,
     ) -> Outcome:
         """From the rows of an engine that gives them as the core's."""
-        return cls(tuple(map(_verdict, fates)), tuple(map(_window, windows)), outputs or {})
+        return cls(tuple(map(_verdict, decisions)), tuple(map(_window, windows)), outputs or {})
 
 
-def _verdict(fate: Fate) -> Row:
+def _verdict(decision: Decision) -> Row:
     return {
-        "input": fate.input,
-        "partition": fate.input_partition,
-        "sequence": fate.sequence,
-        "arrival_time": fate.arrival_time_us,
-        "event_time": fate.event_time_us,
-        "verdict": fate.verdict,
-        "reasons": list(fate.reasons),
-        "system_timestamp": fate.system_timestamp_us,
-        "lifetime_end": fate.lifetime_end_us,
-        "watermark": fate.watermark_us,
-        "missed_windows": list(fate.missed_windows_us),
+        "input": decision.input,
+        "partition": decision.input_partition,
+        "sequence": decision.sequence,
+        "arrival_time": decision.arrival_time_us,
+        "event_time": decision.event_time_us,
+        "verdict": decision.verdict,
+        "reasons": list(decision.reasons),
+        "system_timestamp": decision.system_timestamp_us,
+        "lifetime_end": decision.lifetime_end_us,
+        "watermark": decision.watermark_us,
+        "missed_windows": list(decision.missed_windows_us),
     }
 
 

@@ -18,7 +18,7 @@ from pipelines.live.expressions import refuse
 from pipelines.live.local_log import messages
 from pipelines.live.state.compiled_job import CompiledJob
 from pipelines.live.state.messages import Message
-from pipelines.live.state.output import Output, Slice, fates_of
+from pipelines.live.state.output import Output, Slice, decisions_of
 from pipelines.transcripts.judge import Outcome, Row
 from pipelines.transcripts.read import Case
 
@@ -120,12 +120,12 @@ def _outcome(case: Case, batches: Sequence[Output], spark: SparkSession) -> Outc
     last = [output for output in batches if output.advanced][-1]
     assert last.at_end, "the end of the log was not reached"
     assert case.job is not None
-    fates = fates_of(pa.concat_tables([*(output.verdicts for output in batches), last.provisional_verdicts]))
-    fates = [one for one in fates if one.arrival_time_us in case.output]
+    decisions = decisions_of(pa.concat_tables([*(output.verdicts for output in batches), last.provisional_verdicts]))
+    decisions = [one for one in decisions if one.arrival_time_us in case.output]
     if case.job.steps is not None:
         slices = [*(output.slice for output in batches), last.provisional_slice]
         try:
-            return Outcome.of(fates, (), _output_rows(case, [one for one in slices if one is not None], spark))
+            return Outcome.of(decisions, (), _output_rows(case, [one for one in slices if one is not None], spark))
         except TailraceError as error:
             return Outcome(error=error)
     names = CompiledJob(case.job).output_names
@@ -134,7 +134,7 @@ def _outcome(case: Case, batches: Sequence[Output], spark: SparkSession) -> Outc
         for one in (*(one for output in batches for one in output.windows), *last.provisional_windows)
         if one.end_us in case.output
     )
-    return Outcome.of(fates, windows)
+    return Outcome.of(decisions, windows)
 
 
 def _output_rows(case: Case, slices: Sequence[Slice], spark: SparkSession) -> dict[str, tuple[Row, ...]]:

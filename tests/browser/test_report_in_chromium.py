@@ -184,10 +184,10 @@ def test_lines_bars_and_the_darkest_cell_stand_out_from_the_paper(browser: Brows
 
 def test_the_numbers_on_the_page_are_those_of_the_tables(browser: Browser, file: Path, lakehouse: Lakehouse) -> None:
     events = [row for row in rows(lakehouse, "arrivals/cars") if row["kind"] == "event"]
-    fates = rows(lakehouse, "verdicts/cars")
-    verdicts = Counter(row["verdict"] for row in fates)
+    decisions = rows(lakehouse, "verdicts/cars")
+    verdicts = Counter(row["verdict"] for row in decisions)
     verdicts["accepted"] = len(events) - sum(count for name, count in verdicts.items() if name != "accepted")
-    reasons = Counter(reason for row in fates for reason in row["reasons"])
+    reasons = Counter(reason for row in decisions for reason in row["reasons"])
     windows = rows(lakehouse, "windows/cars")
     with opened(browser, file, DESK) as found:
         told = tiles(found.page)

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from pipelines.cli.common import Context
 from pipelines.cli.main import COMMANDS, application
-from pipelines.core.model import REASONS, Fate
+from pipelines.core.model import REASONS, Decision
 from pipelines.job import schema
 from pipelines.job.load import parse_job
 from pipelines.lakehouse.schema import LOG_COLUMNS, QUARANTINE, RUNS, SOURCE_TIME
@@ -160,7 +160,7 @@ def columns_of(kind: type) -> list[str]:
     [
         ("quarantine/<input>", QUARANTINE.names),
         ("runs", RUNS.names),
-        ("verdicts/<job>", [*columns_of(Fate), "arrival_date"]),
+        ("verdicts/<job>", [*columns_of(Decision), "arrival_date"]),
         ("dead_letters/<job>", [*columns_of(DeadLetter), "arrival_date"]),
         ("arrivals/<input>", [*(name for name, _ in (*LOG_COLUMNS, SOURCE_TIME)), "arrival_date"]),
     ],

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.core.model import Arrival, Fate, Job
+from pipelines.core.model import Arrival, Decision, Job
 from pipelines.core.time import format_instant, parse_duration, parse_instant
 from pipelines.job.load import parse_job
 from pipelines.reference.engine import run
@@ -79,32 +79,32 @@ def engine_cells(worked_index: int) -> tuple[Row, ...]:
     """The compared cells of each row as the reference engine gives them, empty for a punctuation."""
     worked = worked_tables()[worked_index]
     outcome = run(worked.job, arrivals(worked))
-    fates = {fate.sequence: fate for fate in outcome.fates}
+    decisions = {decision.sequence: decision for decision in outcome.decisions}
     opening, closing = ("(", "]") if worked.job.profile == "stream_analytics" else ("[", ")")
 
     def window(start_us: int, end_us: int) -> str:
         return f"{opening}{time_cell(start_us)}, {time_cell(end_us)}{closing}"
 
-    def windows(fate: Fate) -> str:
+    def windows(decision: Decision) -> str:
         size_us = worked.job.window_query.window.size_us  # type: ignore[union-attr]
         counted = [
             window(row.window_start_us, row.window_end_us)
             for row in outcome.windows
-            if fate.sequence in row.values["members"]  # type: ignore[operator]
+            if decision.sequence in row.values["members"]  # type: ignore[operator]
         ]
-        missed = [f"missed {window(start_us, start_us + size_us)}" for start_us in fate.missed_windows_us]
+        missed = [f"missed {window(start_us, start_us + size_us)}" for start_us in decision.missed_windows_us]
         return ", ".join(counted + missed) or "-"
 
     def cells(position: int) -> Row:
-        if position not in fates:
+        if position not in decisions:
             return dict.fromkeys(COMPARED, "")
-        fate = fates[position]
-        reasons = f": {', '.join(fate.reasons)}" if fate.reasons else ""
+        decision = decisions[position]
+        reasons = f": {', '.join(decision.reasons)}" if decision.reasons else ""
         return {
-            "watermark before": time_cell(fate.watermark_us),
-            "verdict": f"{fate.verdict}{reasons}",
-            "counts at": time_cell(fate.system_timestamp_us),
-            "windows": windows(fate),
+            "watermark before": time_cell(decision.watermark_us),
+            "verdict": f"{decision.verdict}{reasons}",
+            "counts at": time_cell(decision.system_timestamp_us),
+            "windows": windows(decision),
         }
 
     return tuple(cells(position) for position in range(len(worked.rows)))

@@ -52,14 +52,14 @@ def walk(
 ) -> list[tuple[str, tuple[str, ...], int | None]]:
     """Verdict, reasons and system timestamp of each row; only events that count raise the watermark here."""
     highest: dict[Any, int] = {}
-    fates: list[tuple[str, tuple[str, ...], int | None]] = []
+    decisions: list[tuple[str, tuple[str, ...], int | None]] = []
     for row in rows:
         event_us, arrival_us, key = row["at"], row["arrival"], row["k"]
         if event_us is None or (over and key is None):
-            fates.append(("dropped", ("invalid_time" if event_us is None else "invalid_key",), None))
+            decisions.append(("dropped", ("invalid_time" if event_us is None else "invalid_key",), None))
             continue
         if early_us is not None and event_us - arrival_us > early_us:
-            fates.append(("dropped", ("early",), None))
+            decisions.append(("dropped", ("early",), None))
             continue
         timeline = (row["partition"], key if over else None)
         reasons = []
@@ -71,11 +71,11 @@ def walk(
             reasons.append("out_of_order")
             time_us = highest[timeline] - out_of_order_us
         if reasons and drop:
-            fates.append(("dropped", (reasons[0],), None))
+            decisions.append(("dropped", (reasons[0],), None))
             continue
         highest[timeline] = max(time_us, highest.get(timeline, time_us))
-        fates.append(("adjusted" if reasons else "accepted", tuple(reasons), time_us))
-    return fates
+        decisions.append(("adjusted" if reasons else "accepted", tuple(reasons), time_us))
+    return decisions
 
 
 def random_log(chance: random.Random) -> list[dict[str, Any]]:

@@ -188,7 +188,7 @@ def verdict_count(lakehouse: Lakehouse, job: Job) -> int:
 
 def exceptions(outcome: Outcome) -> int:
     """How many verdicts ``keep_verdicts: exceptions`` keeps."""
-    return sum(one.verdict != "accepted" for one in outcome.fates)
+    return sum(one.verdict != "accepted" for one in outcome.decisions)
 
 
 @pytest.mark.spark

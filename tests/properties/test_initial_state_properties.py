@@ -63,7 +63,7 @@ def answer(
     one: Example, log: Sequence[Arrival], initial_state: InitialStates | None = None
 ) -> tuple[Counter[str], ...]:
     found: Outcome = run(one.job, log, one.output, initial_states=initial_state)
-    return tuple(Counter(map(repr, part)) for part in (found.fates, found.windows, found.dead_letters))
+    return tuple(Counter(map(repr, part)) for part in (found.decisions, found.windows, found.dead_letters))
 
 
 @pytest.mark.parametrize("profile", PROFILES)

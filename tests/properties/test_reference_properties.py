@@ -113,23 +113,23 @@ jobs = st.one_of(
 def test_every_window_names_the_events_that_it_counts(one, log):
     outcome = run(one, log)
     assert [len(members) for members in outcome.members] == [row.values["n"] for row in outcome.windows]
-    counts = {(fate.input_partition, fate.sequence) for fate in outcome.fates if fate.verdict != "dropped"}
+    counts = {(one.input_partition, one.sequence) for one in outcome.decisions if one.verdict != "dropped"}
     assert all((one.input_partition, one.sequence) in counts for members in outcome.members for one in members)
 
 
 @quick
 @given(jobs, logs(punctuations=True))
-def test_every_event_has_exactly_one_fate(one, log):
-    fates = run(one, log).fates
+def test_every_event_has_exactly_one_decision(one, log):
+    decisions = run(one, log).decisions
     events = [row for row in log if row.punctuation_us is None]
-    assert Counter((fate.input_partition, fate.sequence) for fate in fates) == Counter(
+    assert Counter((decision.input_partition, decision.sequence) for decision in decisions) == Counter(
         (row.input_partition, row.sequence) for row in events
     )
-    by_verdict = Counter(fate.verdict for fate in fates)
+    by_verdict = Counter(decision.verdict for decision in decisions)
     assert sum(by_verdict[word] for word in ("accepted", "adjusted", "partial", "dropped")) == len(events)
-    for fate in fates:
-        assert (fate.system_timestamp_us is None) == (fate.verdict == "dropped")
-        assert bool(fate.reasons) == (fate.verdict != "accepted")
+    for decision in decisions:
+        assert (decision.system_timestamp_us is None) == (decision.verdict == "dropped")
+        assert bool(decision.reasons) == (decision.verdict != "accepted")
 
 
 @quick
@@ -156,7 +156,7 @@ def test_what_hold_emits_is_what_flush_emits_less_what_was_still_open(one, log):
 @given(stream_analytics, logs(), st.integers(1, 30))
 def test_tumbling_windows_count_each_surviving_event_once(ordering, log, size):
     outcome = run(job("stream_analytics", ordering, Grid(size, size, 0, 0), group=("device",)), log)
-    survived = sum(fate.verdict != "dropped" for fate in outcome.fates)
+    survived = sum(decision.verdict != "dropped" for decision in outcome.decisions)
     assert sum(row.values["n"] for row in outcome.windows) == survived
 
 
@@ -164,16 +164,16 @@ def test_tumbling_windows_count_each_surviving_event_once(ordering, log, size):
 @given(stream_analytics, logs(), st.sampled_from([(), ("device",)]))
 def test_the_policy_is_a_running_maximum_over_adjusted_times(ordering, log, over):
     """The closed form: ``sys = max(t, M - out_of_order)`` with M over all valid events before that are not early."""
-    fates = run(job("stream_analytics", ordering, Grid(SIZE, SIZE, 0, 0), over=over), log).fates
+    decisions = run(job("stream_analytics", ordering, Grid(SIZE, SIZE, 0, 0), over=over), log).decisions
     before: dict[tuple[object, ...], list[int]] = {}
-    for fate in fates:
-        row = next(x for x in log if (x.input_partition, x.sequence) == (fate.input_partition, fate.sequence))
+    for decision in decisions:
+        row = next(x for x in log if (x.input_partition, x.sequence) == (decision.input_partition, decision.sequence))
         time, key = row.payload["at"], row.payload["device"] if over else "all"
         if time is None or key is None:
-            assert fate.verdict == "dropped"
+            assert decision.verdict == "dropped"
             continue
         if ordering.early_arrival_us is not None and time > row.arrival_time_us + ordering.early_arrival_us:
-            assert fate.reasons == ("early",)
+            assert decision.reasons == ("early",)
             continue
         late = ordering.late_arrival_us
         adjusted = time if late is None else max(time, row.arrival_time_us - late)
@@ -181,11 +181,11 @@ def test_the_policy_is_a_running_maximum_over_adjusted_times(ordering, log, over
         expected = max([adjusted, *(one - ordering.out_of_order_us for one in seen)])
         seen.append(adjusted)
         if expected == time:
-            assert (fate.verdict, fate.system_timestamp_us) == ("accepted", time)
+            assert (decision.verdict, decision.system_timestamp_us) == ("accepted", time)
         elif ordering.action == "adjust":
-            assert (fate.verdict, fate.system_timestamp_us) == ("adjusted", expected)
+            assert (decision.verdict, decision.system_timestamp_us) == ("adjusted", expected)
         else:
-            assert fate.verdict == "dropped"
+            assert decision.verdict == "dropped"
 
 
 @quick
@@ -195,7 +195,7 @@ def test_each_bound_of_stream_analytics_moves_a_verdict_by_one_microsecond(early
         log = [
             Arrival("events", 0, n, when, {"at": at, "device": "a", "ends": None}) for n, (at, when) in enumerate(rows)
         ]
-        return [fate.verdict for fate in run(job("stream_analytics", ordering, Grid(SIZE, SIZE, 0, 0)), log).fates]
+        return [one.verdict for one in run(job("stream_analytics", ordering, Grid(SIZE, SIZE, 0, 0)), log).decisions]
 
     guard = StreamAnalyticsOrdering(early, None, 0)
     assert verdicts(guard, (clock + early, clock)) == ["accepted"]
@@ -215,7 +215,7 @@ def test_the_closing_of_an_atlas_window_moves_by_one_microsecond(lateness, size)
         rows = [
             Arrival("events", 0, n, 9000, {"at": at, "device": "a", "ends": None}) for n, at in enumerate([newest, 0])
         ]
-        return run(job("atlas", AtlasOrdering(lateness), Grid(size, size, 0, 0)), rows).fates[1].verdict
+        return run(job("atlas", AtlasOrdering(lateness), Grid(size, size, 0, 0)), rows).decisions[1].verdict
 
     assert verdict(size + lateness - 1) == "accepted"
     assert verdict(size + lateness) == "dropped"
@@ -226,21 +226,29 @@ def test_the_closing_of_an_atlas_window_moves_by_one_microsecond(lateness, size)
 def test_one_cti_an_event_is_a_watermark_that_trails_by_the_delay(action, delay, log):
     """With N = 1 and a delay of at least 0 a point or interval violates iff ``start < M - delay``."""
     ordering = StreamInsightOrdering(action, 1, None, delay)
-    fates = run(job("stream_insight", ordering, Snapshot(), shape="interval"), log).fates
+    decisions = run(job("stream_insight", ordering, Snapshot(), shape="interval"), log).decisions
     newest = -math.inf
-    for fate, row in zip(fates, log, strict=True):
+    for decision, row in zip(decisions, log, strict=True):
         start, end = row.payload["at"], row.payload["ends"]
         if start is None or end <= start:
-            assert fate.reasons == ("invalid_time",)
+            assert decision.reasons == ("invalid_time",)
             continue
         bound = newest - delay
         newest = max(newest, start)
         if start >= bound:
-            assert (fate.verdict, fate.system_timestamp_us, fate.lifetime_end_us) == ("accepted", start, end)
+            assert (decision.verdict, decision.system_timestamp_us, decision.lifetime_end_us) == (
+                "accepted",
+                start,
+                end,
+            )
         elif action == "adjust" and end > bound:
-            assert (fate.verdict, fate.system_timestamp_us, fate.lifetime_end_us) == ("adjusted", bound, end)
+            assert (decision.verdict, decision.system_timestamp_us, decision.lifetime_end_us) == (
+                "adjusted",
+                bound,
+                end,
+            )
         else:
-            assert fate.verdict == "dropped"
+            assert decision.verdict == "dropped"
 
 
 @quick
@@ -327,8 +335,8 @@ def test_a_log_moved_by_whole_hops_gives_the_same_windows_moved(one, log, steps)
         for row in log
     ]
     here, there = run(one, log), run(one, shifted)
-    assert [(fate.verdict, fate.reasons, moved(fate.system_timestamp_us)) for fate in here.fates] == [
-        (fate.verdict, fate.reasons, fate.system_timestamp_us) for fate in there.fates
+    assert [(one.verdict, one.reasons, moved(one.system_timestamp_us)) for one in here.decisions] == [
+        (decision.verdict, decision.reasons, decision.system_timestamp_us) for decision in there.decisions
     ]
     assert [(row.window_start_us + far, row.window_end_us + far, row.values) for row in here.windows] == [
         (row.window_start_us, row.window_end_us, row.values) for row in there.windows

@@ -18,7 +18,7 @@ import pytest
 from property_logs import Example, example
 
 from pipelines.core.errors import TailraceError
-from pipelines.core.model import Arrival, Fate
+from pipelines.core.model import Arrival, Decision
 from pipelines.job.expressions import instant_sql
 from pipelines.live.engine import LiveEngine
 from pipelines.live.expressions import refuse
@@ -27,7 +27,7 @@ from pipelines.live.spark.operator import run_batch
 from pipelines.live.state.arrivals import LogOutOfOrder
 from pipelines.live.state.compiled_job import CompiledJob
 from pipelines.live.state.messages import Message
-from pipelines.live.state.output import WindowResult, fates_of
+from pipelines.live.state.output import WindowResult, decisions_of
 from pipelines.live.windows.by_column import ColumnBuffer
 from pipelines.reference.engine import Outcome, run
 
@@ -41,18 +41,18 @@ class Stream:
     def __init__(self, one: Example) -> None:
         self.job = one.job
         self.saved: bytes | None = None
-        self.fates: list[Fate] = []
+        self.decisions: list[Decision] = []
         self.windows: list[WindowResult] = []
-        self.provisional: tuple[list[Fate], list[WindowResult]] = [], []
+        self.provisional: tuple[list[Decision], list[WindowResult]] = [], []
 
     def batch(self, commit: Sequence[Message]) -> None:
         output = run_batch(self.saved, self.job, commit, self._save)
         if output.error is not None:
             raise output.error
-        self.fates += fates_of(output.verdicts)
+        self.decisions += decisions_of(output.verdicts)
         self.windows += output.windows
         if output.advanced:
-            self.provisional = fates_of(output.provisional_verdicts), output.provisional_windows
+            self.provisional = decisions_of(output.provisional_verdicts), output.provisional_windows
 
     def _save(self, state: bytes) -> None:
         self.saved = state
@@ -60,7 +60,7 @@ class Stream:
     def tables(self) -> tuple[Counter[Any], Counter[Any]]:
         windows = [*self.windows, *self.provisional[1]]
         return (
-            Counter([*self.fates, *self.provisional[0]]),
+            Counter([*self.decisions, *self.provisional[0]]),
             Counter((*one[:3], tuple(map(canonical, one.values))) for one in windows),
         )
 
@@ -78,7 +78,7 @@ def expected(outcome: Outcome) -> tuple[Counter[Any], Counter[Any]]:
         (one.window_start_us, one.window_end_us, one.window_id, tuple(map(canonical, one.values.values())))
         for one in outcome.windows
     )
-    return Counter(outcome.fates), windows
+    return Counter(outcome.decisions), windows
 
 
 @cache

@@ -57,7 +57,7 @@ class Reader(Protocol):
     """A source, opened. A reader that is asked twice for the same bookmark gives the same messages, and perhaps more.
 
     Within a partition the messages come in the order of the source, and where a portion ends changes nothing: a
-    message's fate depends on the messages before it alone.
+    message's decision depends on the messages before it alone.
     """
 
     @property

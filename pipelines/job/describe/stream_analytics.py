@@ -44,17 +44,19 @@ def _late_sentence(ordering: model.StreamAnalyticsOrdering) -> str:
     if ordering.late_arrival_us is None:
         return "no event is too late."
     late = format_duration(ordering.late_arrival_us)
-    fate = f"counts at its arrival minus {late}" if ordering.action == "adjust" else "is dropped"
-    return f"an event more than {late} behind its arrival is late and {fate}."
+    effect = f"counts at its arrival minus {late}" if ordering.action == "adjust" else "is dropped"
+    return f"an event more than {late} behind its arrival is late and {effect}."
 
 
 def _disorder_sentence(ordering: model.StreamAnalyticsOrdering) -> str:
     disorder = format_duration(ordering.out_of_order_us)
-    fate = "is dropped"
+    effect = "is dropped"
     if ordering.action == "adjust":
         again = "" if ordering.late_arrival_us is None else "; so a late event may be moved twice"
-        fate = f"counts at the watermark{again}"
-    return f"the watermark is the greatest time so far minus {disorder}; an event below it is out of order and {fate}."
+        effect = f"counts at the watermark{again}"
+    return (
+        f"the watermark is the greatest time so far minus {disorder}; an event below it is out of order and {effect}."
+    )
 
 
 def ordering_ambiguities(source: model.Input, ordering: model.StreamAnalyticsOrdering) -> list[str]:

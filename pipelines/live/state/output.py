@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.core.errors import TailraceError
-from pipelines.core.model import Fate, Job, Verdict
+from pipelines.core.model import Decision, Job, Verdict
 from pipelines.live.state.arrivals import Event, LogOutOfOrder
 
 VERDICTS = pa.schema(
@@ -29,25 +29,25 @@ VERDICTS = pa.schema(
         ("missed_windows_us", pa.list_(pa.int64())),
     ]
 )
-"""Verdicts by the column, as :class:`~pipelines.core.model.Fate` names them."""
+"""Verdicts by the column, as :class:`~pipelines.core.model.Decision` names them."""
 
 
-def decide(event: Event, verdict: Verdict, reasons: tuple[str, ...] = (), **more: Any) -> Fate:
+def decide(event: Event, verdict: Verdict, reasons: tuple[str, ...] = (), **more: Any) -> Decision:
     """The event's verdict."""
     arrival_us, partition, sequence, _ = event.place
-    return Fate(event.input, partition, sequence, arrival_us, event.time_us, verdict, reasons, **more)
+    return Decision(event.input, partition, sequence, arrival_us, event.time_us, verdict, reasons, **more)
 
 
-def verdicts_of(fates: Sequence[Fate]) -> pa.Table:
-    """``fates`` as a table of :data:`VERDICTS`."""
-    columns = [pa.array([getattr(fate, column.name) for fate in fates], column.type) for column in VERDICTS]
+def verdicts_of(decisions: Sequence[Decision]) -> pa.Table:
+    """``decisions`` as a table of :data:`VERDICTS`."""
+    columns = [pa.array([getattr(decision, column.name) for decision in decisions], column.type) for column in VERDICTS]
     return pa.Table.from_arrays(columns, schema=VERDICTS)
 
 
-def fates_of(verdicts: pa.Table) -> list[Fate]:
+def decisions_of(verdicts: pa.Table) -> list[Decision]:
     """The rows of a table of :data:`VERDICTS`."""
     lists = ("reasons", "missed_windows_us")
-    return [Fate(**row | {name: tuple(row[name]) for name in lists}) for row in verdicts.to_pylist()]
+    return [Decision(**row | {name: tuple(row[name]) for name in lists}) for row in verdicts.to_pylist()]
 
 
 class WindowResult(NamedTuple):

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pipelines.core.model import AtlasOrdering, Fate, Grid, Job, Session, Verdict
+from pipelines.core.model import AtlasOrdering, Decision, Grid, Job, Session, Verdict
 from pipelines.plan.initial_state import InitialState, InitialStates, TimelineState
 from pipelines.reference import sessions, windows
 from pipelines.reference.events import Event, Ordered, Profile, Row
@@ -79,7 +79,7 @@ class Processor:
     watermarks: Watermarks
     sessions: GapSessions | None
     clock_us: int | None = None
-    counted: list[tuple[Event, Fate, int | None]] = field(default_factory=list)
+    counted: list[tuple[Event, Decision, int | None]] = field(default_factory=list)
 
     def punctuation(self, event: Event) -> None:
         """Moves the watermark as recorded."""
@@ -87,20 +87,20 @@ class Processor:
         self.watermarks.punctuate(event.arrival.input_partition, event.arrival.punctuation_us)
         self._pass_time(event)
 
-    def step(self, event: Event) -> Fate:
-        """The fate of the next document, which no policy moves (A1, A2); raises the watermark after judging."""
+    def step(self, event: Event) -> Decision:
+        """The decision of the next document, which no policy moves (A1, A2); raises the watermark after judging."""
         if event.event_time_us is None:
-            fate = event.fate(verdict="dropped", reasons=("invalid_time",))
+            decision = event.decision(verdict="dropped", reasons=("invalid_time",))
             self._pass_time(event)
-            return fate
+            return decision
         time_us = event.arrival.arrival_time_us if self.by_clock else event.event_time_us
-        fate = self._judge(event, time_us)
+        decision = self._judge(event, time_us)
         assert event.arrival.input_partition is not None
         self.watermarks.hear(event.arrival.input_partition, event.event_time_us)
         self._pass_time(event)
-        if fate.verdict != "dropped":
-            self.counted.append((event, fate, self._join_session(event, time_us)))
-        return fate
+        if decision.verdict != "dropped":
+            self.counted.append((event, decision, self._join_session(event, time_us)))
+        return decision
 
     @property
     def by_clock(self) -> bool:
@@ -115,19 +115,19 @@ class Processor:
         """What counts, with sessions named as they are at the end of the log."""
         return [
             Row(
-                fate.system_timestamp_us,
+                decision.system_timestamp_us,
                 (event.position,),
                 event.arrival.payload,
                 event.read,
-                missed_us=fate.missed_windows_us,
+                missed_us=decision.missed_windows_us,
                 session=None if number is None or self.sessions is None else self.sessions.final(number),
                 input=event.arrival.input,
             )
-            for event, fate, number in self.counted
-            if fate.system_timestamp_us is not None
+            for event, decision, number in self.counted
+            if decision.system_timestamp_us is not None
         ]
 
-    def _judge(self, event: Event, time_us: int) -> Fate:
+    def _judge(self, event: Event, time_us: int) -> Decision:
         watermark_us = self.watermarks.watermark_us()
         bound_us = self.clock_us if self.by_clock else watermark_us
         missed: tuple[int, ...] = ()
@@ -141,7 +141,7 @@ class Processor:
             spans = windows.starts_on_grid(window, time_us, time_us + 1)
             missed = tuple(start for start, end in spans if closed_us is not None and end <= closed_us)
             verdict = "accepted" if not missed else "dropped" if len(missed) == len(spans) else "partial"
-        return event.fate(
+        return event.decision(
             verdict=verdict,
             reasons=() if verdict == "accepted" else ("late",),
             system_timestamp_us=None if verdict == "dropped" else time_us,
@@ -169,28 +169,28 @@ class Processor:
 
 
 def order(job: Job, log: Sequence[Event], initial_states: InitialStates | None = None) -> Ordered:
-    """Every document's fate, input by input and in arrival order, and its dead letters (A11)."""
+    """Every document's decision, input by input and in arrival order, and its dead letters (A11)."""
     processors = {part.name: _processor(job, part.name, log, initial_states) for part in job.inputs}
-    fates: list[Fate] = []
-    letters: list[tuple[Event, Fate, str, str]] = []
+    decisions: list[Decision] = []
+    letters: list[tuple[Event, Decision, str, str]] = []
     for event in log:
         processor = processors[event.arrival.input]
         if event.arrival.punctuation_us is not None:
             processor.punctuation(event)
             continue
-        fate = processor.step(event)
-        fates.append(fate)
-        if "invalid_time" in fate.reasons:
-            letters.append((event, fate, TIME_OPERATOR, TIME_REASON))
-        elif "late" in fate.reasons:
-            letters.append((event, fate, LATE_OPERATOR, LATE_REASON))
+        decision = processor.step(event)
+        decisions.append(decision)
+        if "invalid_time" in decision.reasons:
+            letters.append((event, decision, TIME_OPERATOR, TIME_REASON))
+        elif "late" in decision.reasons:
+            letters.append((event, decision, LATE_OPERATOR, LATE_REASON))
     rows = sorted((row for one in processors.values() for row in one.rows()), key=lambda row: row.arrived)
     closed_us = [
         _closed_at_end_us(processors[name], None if initial_states is None else initial_states[name])
         for name in job.sources
     ]
     return Ordered(
-        tuple(fates),
+        tuple(decisions),
         tuple(rows),
         settled=lambda end_us, _: all(one is not None and end_us <= one for one in closed_us),
         dead_letters=tuple(letters),

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pipelines.core.model import Fate, Grid, Job, Session, Sliding, Snapshot, StreamAnalyticsOrdering, Verdict
+from pipelines.core.model import Decision, Grid, Job, Session, Sliding, Snapshot, StreamAnalyticsOrdering, Verdict
 from pipelines.core.values import grouping_key
 from pipelines.plan.initial_state import InitialStates, TimelineState, timeline_values
 from pipelines.reference import sessions, windows
@@ -34,13 +34,13 @@ class Timeline:
     ordering: StreamAnalyticsOrdering | None
     latest_us: int | None = None
 
-    def step(self, event: Event) -> Fate:
-        """The fate of the timeline's next event, whose time and key are valid; moves M."""
+    def step(self, event: Event) -> Decision:
+        """The decision of the timeline's next event, whose time and key are valid; moves M."""
         assert event.event_time_us is not None
         if self.ordering is not None:
             return self._judge(self.ordering, event, event.event_time_us)
         self.see(event.event_time_us)
-        return event.fate(verdict="accepted", system_timestamp_us=event.event_time_us)
+        return event.decision(verdict="accepted", system_timestamp_us=event.event_time_us)
 
     def settled_until_us(self) -> int | None:
         """``M - out_of_order``: what ends before it was emitted; None if nothing was seen."""
@@ -51,11 +51,11 @@ class Timeline:
         """Raises M."""
         self.latest_us = time_us if self.latest_us is None else max(self.latest_us, time_us)
 
-    def _judge(self, ordering: StreamAnalyticsOrdering, event: Event, time_us: int) -> Fate:
+    def _judge(self, ordering: StreamAnalyticsOrdering, event: Event, time_us: int) -> Decision:
         arrival_us, latest_us = event.arrival.arrival_time_us, self.latest_us
         watermark_us = _watermark_us(ordering, arrival_us, latest_us)
         if ordering.early_arrival_us is not None and time_us > arrival_us + ordering.early_arrival_us:
-            return event.fate(verdict="dropped", reasons=("early",), watermark_us=watermark_us)
+            return event.decision(verdict="dropped", reasons=("early",), watermark_us=watermark_us)
         reasons = []
         if ordering.late_arrival_us is not None and time_us < arrival_us - ordering.late_arrival_us:
             time_us = arrival_us - ordering.late_arrival_us
@@ -65,9 +65,9 @@ class Timeline:
             time_us = latest_us - ordering.out_of_order_us
             reasons.append("out_of_order")
         if reasons and ordering.action == "drop":
-            return event.fate(verdict="dropped", reasons=(reasons[0],), watermark_us=watermark_us)
+            return event.decision(verdict="dropped", reasons=(reasons[0],), watermark_us=watermark_us)
         verdict: Verdict = "adjusted" if reasons else "accepted"
-        return event.fate(
+        return event.decision(
             verdict=verdict, reasons=tuple(reasons), system_timestamp_us=time_us, watermark_us=watermark_us
         )
 
@@ -85,21 +85,21 @@ Timelines = dict[tuple[str, int, tuple[object, ...]], Timeline]
 
 
 def order(job: Job, log: Sequence[Event], initial_states: InitialStates | None = None) -> Ordered:
-    """Every event's fate, each by its own timeline; punctuations say nothing here."""
+    """Every event's decision, each by its own timeline; punctuations say nothing here."""
     timelines: Timelines = {}
     for name, initial_state in (initial_states or {}).items():
         _recall(job, name, initial_state.before, timelines)
-    fates: list[Fate] = []
+    decisions: list[Decision] = []
     rows: list[Row] = []
     for event in log:
         if event.arrival.punctuation_us is not None:
             continue
-        fate = _fate(job, event, timelines)
-        fates.append(fate)
-        if fate.system_timestamp_us is not None:
+        decision = _decision(job, event, timelines)
+        decisions.append(decision)
+        if decision.system_timestamp_us is not None:
             rows.append(
                 Row(
-                    fate.system_timestamp_us,
+                    decision.system_timestamp_us,
                     (event.position,),
                     event.arrival.payload,
                     event.read,
@@ -109,7 +109,7 @@ def order(job: Job, log: Sequence[Event], initial_states: InitialStates | None =
     known = {name: initial_state.partitions for name, initial_state in (initial_states or {}).items()}
     for name, initial_state in (initial_states or {}).items():
         _recall(job, name, initial_state.at_end, timelines)
-    return Ordered(tuple(fates), tuple(rows), SettledWindows(job, log, timelines, known))
+    return Ordered(tuple(decisions), tuple(rows), SettledWindows(job, log, timelines, known))
 
 
 def _recall(job: Job, name: str, seen: Sequence[TimelineState], timelines: Timelines) -> None:
@@ -127,11 +127,11 @@ def _applies(job: Job, name: str) -> StreamAnalyticsOrdering | None:
     return ordering if job.input(name).timestamp_by is not None else None
 
 
-def _fate(job: Job, event: Event, timelines: Timelines) -> Fate:
+def _decision(job: Job, event: Event, timelines: Timelines) -> Decision:
     if event.event_time_us is None:
-        return event.fate(verdict="dropped", reasons=("invalid_time",))
+        return event.decision(verdict="dropped", reasons=("invalid_time",))
     if event.key is None:
-        return event.fate(verdict="dropped", reasons=("invalid_key",))
+        return event.decision(verdict="dropped", reasons=("invalid_key",))
     name, partition = event.arrival.input, event.arrival.input_partition
     assert partition is not None
     return timelines.setdefault((name, partition, event.key), Timeline(_applies(job, name))).step(event)

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pipelines.core.model import Count, Fate, Grid, Input, Job, Snapshot, StreamInsightOrdering, Verdict
+from pipelines.core.model import Count, Decision, Grid, Input, Job, Snapshot, StreamInsightOrdering, Verdict
 from pipelines.plan.initial_state import Clock, InitialStates
 from pipelines.reference import lifetimes
 from pipelines.reference.events import Event, Ordered, Profile, Row
@@ -89,8 +89,8 @@ class Item:
         """Refuses the item; it counts nowhere."""
         self.verdict, self.reasons, self.start_us, self.end_us = "dropped", reasons, None, None
 
-    def fate(self) -> Fate:
-        return self.event.fate(
+    def decision(self) -> Decision:
+        return self.event.decision(
             verdict=self.verdict,
             reasons=self.reasons,
             system_timestamp_us=self.start_us,
@@ -162,7 +162,7 @@ class Stream:
 
 
 def order(job: Job, log: Sequence[Event], initial_states: InitialStates | None = None) -> Ordered:
-    """Every item's fate, input by input, and the lifetimes that count."""
+    """Every item's decision, input by input, and the lifetimes that count."""
     issued = {part.name: list(_issued(job, part, log, initial_states)) for part in job.inputs}
     items: list[Item] = []
     last_us: dict[str, int | None] = {}
@@ -185,7 +185,7 @@ def order(job: Job, log: Sequence[Event], initial_states: InitialStates | None =
     reaching = [_row(item) for item in counted if item.event.passes and item.event.arrival.input in sources]
     ctis_us = [last_us[name] for name in sources]
     return Ordered(
-        tuple(item.fate() for item in items),
+        tuple(item.decision() for item in items),
         tuple(map(_row, counted)),
         settled=lambda end_us, _: all(one is not None and end_us <= one for one in ctis_us),
         horizon_us=_horizon_us(reaching, ctis_us),

@@ -110,7 +110,7 @@ def test_a_field_changes_the_fingerprint_iff_engines_read_it(of: type, name: str
 
 
 def test_every_class_of_a_job_is_listed() -> None:
-    outside = {model.OutputRange, model.Arrival, model.Fate, model.WindowRow, Steps}
+    outside = {model.OutputRange, model.Arrival, model.Decision, model.WindowRow, Steps}
     classes = {one for one in vars(model).values() if isinstance(one, type) and dataclasses.is_dataclass(one)} - outside
     assert classes == {Job, Query, *PLAIN}
 

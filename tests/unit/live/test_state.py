@@ -9,14 +9,14 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from pipelines.core.model import Fate, Job
+from pipelines.core.model import Decision, Job
 from pipelines.core.time import MINUTE, SECOND, parse_instant
 from pipelines.job.load import parse_job
 from pipelines.live.local_log import announcement
 from pipelines.live.spark.operator import run_batch
 from pipelines.live.state.arrivals import LogOutOfOrder
 from pipelines.live.state.messages import ANNOUNCEMENT, ROWS, Message, pack
-from pipelines.live.state.output import Output, WindowResult, fates_of
+from pipelines.live.state.output import Output, WindowResult, decisions_of
 from pipelines.live.windows import by_column
 
 JOB = parse_job(
@@ -131,22 +131,22 @@ def test_a_commit_of_many_files_counts_once_all_have_come_in_any_order_and_any_b
         waiting, complete = stream.messages(*messages[:cut]), stream.messages(*messages[cut:])
         assert not waiting.advanced
         assert complete.advanced
-        assert (fates_of(complete.verdicts), complete.windows) == everything(Stream(), [whole])
+        assert (decisions_of(complete.verdicts), complete.windows) == everything(Stream(), [whole])
 
 
 def test_a_batch_writes_the_verdicts_that_the_job_keeps_and_counts_all() -> None:
     output = Stream().batch(cars(0, 200, (0, 10 * SECOND, MINUTE)))
     kept = output.to_write(JOB)
-    assert {one.verdict for one in fates_of(kept.verdicts)} == {"adjusted"}
-    assert kept.verdict_counts == Counter(one.verdict for one in fates_of(output.verdicts))
-    assert kept.reason_counts == Counter(reason for one in fates_of(output.verdicts) for reason in one.reasons)
+    assert {one.verdict for one in decisions_of(kept.verdicts)} == {"adjusted"}
+    assert kept.verdict_counts == Counter(one.verdict for one in decisions_of(output.verdicts))
+    assert kept.reason_counts == Counter(reason for one in decisions_of(output.verdicts) for reason in one.reasons)
     assert set(kept.reason_counts) == {"late", "out_of_order"}
 
 
-def everything(stream: Stream, batches: list[pa.Table]) -> tuple[list[Fate], list[WindowResult]]:
+def everything(stream: Stream, batches: list[pa.Table]) -> tuple[list[Decision], list[WindowResult]]:
     outputs = [stream.batch(rows) for rows in batches]
     assert not any(output.error for output in outputs)
-    verdicts = [one for output in outputs for one in fates_of(output.verdicts)]
+    verdicts = [one for output in outputs for one in decisions_of(output.verdicts)]
     return verdicts, [one for output in outputs for one in output.windows]
 
 

@@ -115,20 +115,20 @@ def test_a_stamp_from_the_far_future_is_carried_for_ever_and_never_read() -> Non
     far = log((-900 * HOUR, 9000 * HOUR), (5 * MINUTE, 5 * MINUTE), (6 * MINUTE, 6 * MINUTE))
     assert first_read(ATLAS, far) == 0
     found = as_planned(ATLAS, far)
-    assert [fate.verdict for fate in found.fates] == ["dropped", "dropped"]
+    assert [decision.verdict for decision in found.decisions] == ["dropped", "dropped"]
     assert found == run(ATLAS, far, RANGE)
 
 
 def test_the_carried_time_decides_to_the_microsecond() -> None:
     arrivals = log((-2 * HOUR, 15 * MINUTE), (MINUTE, 5 * MINUTE))
     # the far stamp minus the lateness of five minutes closes [12:00, 12:10)
-    assert [fate.verdict for fate in carried(ATLAS, arrivals, 0, 2 * HOUR).fates] == ["dropped"]
+    assert [decision.verdict for decision in carried(ATLAS, arrivals, 0, 2 * HOUR).decisions] == ["dropped"]
     summary = ListedHistory(ATLAS, arrivals, 1).summary("cars")
     assert summary is not None
     initial_state = initial_state_of(summary, NOON)
     (seen,) = initial_state.before
     one_less = replace(initial_state, before=(replace(seen, time_us=NOON + 15 * MINUTE - 1),))
-    assert [fate.verdict for fate in run(ATLAS, arrivals[1:], RANGE, initial_states={"cars": one_less}).fates] == [
+    assert [one.verdict for one in run(ATLAS, arrivals[1:], RANGE, initial_states={"cars": one_less}).decisions] == [
         "accepted"
     ]
 
@@ -166,10 +166,10 @@ def test_a_partition_first_heard_after_the_range_holds_its_watermark_back() -> N
     undeclared = job("atlas", "{tumbling: {size: 10m}}", "{allowed_lateness: 5m}")
     arrivals = log((-1, 30 * MINUTE), (MINUTE, MINUTE), (4 * HOUR, 4 * HOUR)) + log((5 * HOUR, 5 * HOUR), partition=1)
     found = as_planned(undeclared, arrivals)
-    assert [(fate.verdict, fate.watermark_us) for fate in found.fates] == [("accepted", None)]
+    assert [(decision.verdict, decision.watermark_us) for decision in found.decisions] == [("accepted", None)]
     assert found == run(undeclared, arrivals, RANGE)
     without = as_planned(undeclared, arrivals[:-1])
-    assert [fate.verdict for fate in without.fates] == ["dropped"]
+    assert [decision.verdict for decision in without.decisions] == ["dropped"]
 
 
 def test_an_atlas_range_is_final_only_where_partitions_are_declared_and_its_windows_have_closed() -> None:
@@ -217,9 +217,9 @@ def test_an_atlas_document_is_late_or_not_by_the_session_it_fits_which_is_read()
     open_still = log((-9 * HOUR, -9 * HOUR), (-8 * HOUR, -9 * HOUR + 3 * MINUTE), (MINUTE, -9 * HOUR + MINUTE))
     for rows, verdict in ((closed, "dropped"), (open_still, "accepted")):
         assert first_read(SESSIONS, rows) == -9 * HOUR
-        assert [fate.verdict for fate in as_planned(SESSIONS, rows).fates] == [verdict]
+        assert [decision.verdict for decision in as_planned(SESSIONS, rows).decisions] == [verdict]
         assert as_planned(SESSIONS, rows) == run(SESSIONS, rows, RANGE)
-    assert [fate.verdict for fate in carried(SESSIONS, open_still, 0, HOUR).fates] == ["dropped"]
+    assert [decision.verdict for decision in carried(SESSIONS, open_still, 0, HOUR).decisions] == ["dropped"]
 
 
 # -- stream_analytics -------------------------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ def test_the_counter_is_carried_from_the_first_event_of_the_log() -> None:
     assert first_read(POINTS, arrivals) == 0
     # the third event of the log issues the first CTI, 12:25, and the fourth lies before it
     found = as_planned(POINTS, arrivals)
-    assert [(fate.verdict, fate.watermark_us) for fate in found.fates] == [
+    assert [(decision.verdict, decision.watermark_us) for decision in found.decisions] == [
         ("accepted", None),
         ("dropped", NOON + 25 * MINUTE),
     ]
@@ -286,7 +286,7 @@ def test_the_counter_is_carried_from_the_first_event_of_the_log() -> None:
 
 def test_the_current_time_is_carried_to_the_microsecond() -> None:
     arrivals = log(*((-9 * HOUR, 30 * MINUTE),) * 3, (MINUTE, 25 * MINUTE), (2 * MINUTE, 25 * MINUTE - 1))
-    assert [fate.verdict for fate in as_planned(POINTS, arrivals).fates] == ["accepted", "dropped"]
+    assert [decision.verdict for decision in as_planned(POINTS, arrivals).decisions] == ["accepted", "dropped"]
     assert as_planned(POINTS, arrivals) == run(POINTS, arrivals, RANGE)
 
 
@@ -298,7 +298,7 @@ def test_the_start_that_triggered_last_is_carried(last: int, verdict: str) -> No
     arrivals = log((-9 * HOUR, -40 * MINUTE), (MINUTE, 20 * MINUTE + last), (2 * MINUTE, 5 * MINUTE))
     found = as_planned(EVERY_HOUR, arrivals)
     assert first_read(EVERY_HOUR, arrivals) == 0
-    assert [fate.verdict for fate in found.fates] == ["accepted", verdict]
+    assert [decision.verdict for decision in found.decisions] == ["accepted", verdict]
     assert found == run(EVERY_HOUR, arrivals, RANGE)
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.core.model import Fate, Job, OutputRange
+from pipelines.core.model import Decision, Job, OutputRange
 from pipelines.core.time import HOUR, MINUTE, parse_instant
 from pipelines.explain.recomputation import windows_after
 from pipelines.job.load import parse_job
 from pipelines.recompute.reads import reach_us
 
 NOON = parse_instant("2026-01-01T12:00:00Z")
-AT_NOON = Fate("cars", 0, 0, NOON, NOON, "accepted", system_timestamp_us=NOON)
+AT_NOON = Decision("cars", 0, 0, NOON, NOON, "accepted", system_timestamp_us=NOON)
 
 
 def job(profile: str, window: str) -> Job:

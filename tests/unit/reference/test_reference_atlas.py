@@ -57,8 +57,8 @@ def test_the_first_table_closes_the_first_window_and_leaves_the_second_open():
 
 
 def test_the_first_table_has_the_documented_watermarks_and_no_late_document():
-    fates = run(atlas_job(), TABLE_1).fates
-    assert [clock(fate.watermark_us) for fate in fates] == [
+    decisions = run(atlas_job(), TABLE_1).decisions
+    assert [clock(decision.watermark_us) for decision in decisions] == [
         None,
         "12:00",
         "12:00",
@@ -70,7 +70,7 @@ def test_the_first_table_has_the_documented_watermarks_and_no_late_document():
         "12:05",
         "12:06",
     ]
-    assert {fate.verdict for fate in fates} == {"accepted"}
+    assert {decision.verdict for decision in decisions} == {"accepted"}
 
 
 @pytest.mark.parametrize(("rows", "expected"), [(7, []), (8, [("12:00", "12:05", 7)])])
@@ -81,9 +81,9 @@ def test_the_first_table_closes_its_window_at_the_eighth_document(rows, expected
 def test_the_first_table_by_processing_time_counts_by_arrival():
     by_clock = atlas_job(ordering="{boundary: processing_time}")
     assert counts(run(by_clock, TABLE_1), "n") == [("12:00", "12:05", 4)]
-    fates = run(by_clock, TABLE_1).fates
-    assert ruling(fates[4]) == ("accepted", (), "12:05")
-    assert clock(fates[4].event_time_us) == "12:02"
+    decisions = run(by_clock, TABLE_1).decisions
+    assert ruling(decisions[4]) == ("accepted", (), "12:05")
+    assert clock(decisions[4].event_time_us) == "12:02"
 
 
 @pytest.mark.parametrize(("rows", "closed"), [(4, 0), (5, 1)])
@@ -108,13 +108,13 @@ def test_the_second_table_closes_its_window_two_minutes_of_event_time_later(rows
 def test_the_second_table_counts_the_late_but_allowed_document():
     outcome = run(atlas_job(ordering="{allowed_lateness: 2m}", end="flush"), TABLE_2)
     assert counts(outcome, "n") == [("12:00", "12:05", 7), ("12:05", "12:10", 3)]
-    assert [fate.sequence for fate in outcome.fates if fate.verdict != "accepted"] == []
+    assert [decision.sequence for decision in outcome.decisions if decision.verdict != "accepted"] == []
 
 
 def test_the_second_table_without_lateness_loses_the_ninth_document():
     outcome = run(atlas_job(end="flush"), TABLE_2)
-    assert ruling(outcome.fates[8]) == ("dropped", ("late",), None)
-    assert [clock(start) for start in outcome.fates[8].missed_windows_us] == ["12:00"]
+    assert ruling(outcome.decisions[8]) == ("dropped", ("late",), None)
+    assert [clock(start) for start in outcome.decisions[8].missed_windows_us] == ["12:00"]
     assert counts(outcome, "n") == [("12:00", "12:05", 6), ("12:05", "12:10", 3)]
 
 
@@ -128,7 +128,7 @@ def test_the_third_table_closes_by_watermark_then_by_recorded_idleness():
     ]
     outcome = run(atlas_job("{tumbling: {size: 3m}}", "{allowed_lateness: 0s, idle_timeout: 1m}"), rows)
     assert counts(outcome, "n") == [("12:00", "12:03", 2), ("12:03", "12:06", 1)]
-    assert [clock(fate.watermark_us) for fate in outcome.fates] == [None, "12:00", "12:02", "12:06"]
+    assert [clock(decision.watermark_us) for decision in outcome.decisions] == [None, "12:00", "12:02", "12:06"]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_window_closes_once_the_watermark_less_the_lateness_reaches_its_end(la
 @pytest.mark.parametrize(("time", "verdict"), [("12:05:02.999999", "accepted"), ("12:05:03", "dropped")])
 def test_a_document_is_late_from_the_moment_its_window_closes(time, verdict):
     rows = log(("12:01", "12:01"), (time, "12:09"), ("12:04:59", "12:09"))
-    assert run(atlas_job(ordering="{allowed_lateness: 3s}"), rows).fates[2].verdict == verdict
+    assert run(atlas_job(ordering="{allowed_lateness: 3s}"), rows).decisions[2].verdict == verdict
 
 
 @pytest.mark.parametrize(
@@ -172,18 +172,18 @@ def test_a_document_is_in_every_hop_that_holds_it_and_in_none_in_a_gap(size, hop
     one = [event("12:30", 0, at=at("12:00") + second * 1_000_000, device="a", fine=True)]
     outcome = run(atlas_job(f"{{hopping: {{size: {size}, hop: {hop}}}}}", end="flush"), one)
     assert [(row.window_start_us - at("12:00")) // 1_000_000 for row in outcome.windows] == starts
-    assert outcome.fates[0].verdict == "accepted"
+    assert outcome.decisions[0].verdict == "accepted"
 
 
 def test_a_document_that_misses_some_of_its_hops_is_partial_and_counts_in_the_others():
     rows = log(("12:00:12", "12:01"), ("12:00:22", "12:01"), ("12:00:14", "12:01"))
     outcome = run(atlas_job("{hopping: {size: 20s, hop: 5s}}", end="flush"), rows)
-    fate = outcome.fates[2]
-    assert ruling(fate) == ("partial", ("late",), "12:00:14")
-    assert [clock(start) for start in fate.missed_windows_us] == ["11:59:55", "12:00"]
+    decision = outcome.decisions[2]
+    assert ruling(decision) == ("partial", ("late",), "12:00:14")
+    assert [clock(start) for start in decision.missed_windows_us] == ["11:59:55", "12:00"]
     counted = {clock(row.window_start_us): row.values["n"] for row in outcome.windows}
     assert counted == {"11:59:55": 1, "12:00": 1, "12:00:05": 3, "12:00:10": 3, "12:00:15": 1, "12:00:20": 1}
-    assert [letter.missed_windows_us for letter in outcome.dead_letters] == [fate.missed_windows_us]
+    assert [letter.missed_windows_us for letter in outcome.dead_letters] == [decision.missed_windows_us]
 
 
 def test_a_late_document_is_dead_lettered_in_the_words_of_the_product():
@@ -200,8 +200,8 @@ def test_a_document_without_a_time_is_dropped_dead_lettered_and_moves_nothing():
         event("12:01", 1, at=at("12:01"), device="a", fine=True),
     ]
     outcome = run(atlas_job(), rows)
-    assert ruling(outcome.fates[0]) == ("dropped", ("invalid_time",), None)
-    assert outcome.fates[1].watermark_us is None
+    assert ruling(outcome.decisions[0]) == ("dropped", ("invalid_time",), None)
+    assert outcome.decisions[1].watermark_us is None
     assert [letter.operator for letter in outcome.dead_letters] == ["KafkaConsumerOperator"]
 
 
@@ -218,7 +218,7 @@ def two_partitions(*rows):
 def test_the_slower_partition_holds_the_watermark_back():
     rows = two_partitions((0, "12:09", "12:09"), (1, "12:02", "12:10"), (0, "12:03", "12:11"), (1, "12:06", "12:12"))
     outcome = run(atlas_job(), rows)
-    assert [clock(fate.watermark_us) for fate in outcome.fates] == [None, None, "12:02", "12:02"]
+    assert [clock(decision.watermark_us) for decision in outcome.decisions] == [None, None, "12:02", "12:02"]
     assert counts(outcome, "n") == [("12:00", "12:05", 2)]
 
 
@@ -240,12 +240,12 @@ def test_a_punctuation_without_a_partition_speaks_for_all():
 
 def test_a_punctuation_for_all_acts_before_the_documents_of_its_arrival_time():
     rows = [*two_partitions((0, "12:01", "12:01"), (0, "12:04", "12:31")), punctuation("12:31", 0, "12:05", None)]
-    assert [fate.verdict for fate in run(atlas_job(), rows).fates] == ["accepted", "dropped"]
+    assert [decision.verdict for decision in run(atlas_job(), rows).decisions] == ["accepted", "dropped"]
 
 
 def test_a_punctuation_of_a_partition_acts_at_its_place_in_the_sequence():
     rows = [*two_partitions((0, "12:01", "12:01"), (0, "12:04", "12:31")), punctuation("12:31", 2, "12:05", 0)]
-    assert [fate.verdict for fate in run(atlas_job(), rows).fates] == ["accepted", "accepted"]
+    assert [decision.verdict for decision in run(atlas_job(), rows).decisions] == ["accepted", "accepted"]
 
 
 @pytest.mark.parametrize(("until", "closed"), [("12:04:59.999999", 0), ("12:05", 1)])
@@ -261,7 +261,7 @@ def test_a_document_that_where_removes_moves_the_watermark_and_has_its_verdict()
         event("12:06", 2, at=at("12:04"), device="a", fine=True),
     ]
     outcome = run(atlas_job(where="where: fine, ", end="flush"), rows)
-    assert [fate.verdict for fate in outcome.fates] == ["accepted", "accepted", "dropped"]
+    assert [decision.verdict for decision in outcome.decisions] == ["accepted", "accepted", "dropped"]
     assert counts(outcome, "n") == [("12:00", "12:05", 1)]
 
 
@@ -293,8 +293,8 @@ def test_a_session_closes_a_gap_and_the_lateness_after_its_latest_document(time,
 def test_lateness_does_not_protect_a_document_that_would_open_a_session():
     rows = log(("12:00", "12:00"), ("12:30", "12:30"), ("12:20", "12:31"))
     outcome = run(atlas_job(SESSION, "{allowed_lateness: 1h}", end="flush"), rows)
-    assert ruling(outcome.fates[2]) == ("dropped", ("late",), None)
-    assert outcome.fates[2].missed_windows_us == ()
+    assert ruling(outcome.decisions[2]) == ("dropped", ("late",), None)
+    assert outcome.decisions[2].missed_windows_us == ()
     assert counts(outcome, "n") == [("12:00", "12:05", 1), ("12:30", "12:35", 1)]
 
 
@@ -305,7 +305,7 @@ def test_a_document_at_the_watermark_opens_a_session():
         event("12:31", 2, at=at("12:30"), device="b", fine=True),
     ]
     chained = "{session: {gap: 5m, partition_by: [device]}}"
-    assert run(atlas_job(chained), rows).fates[2].verdict == "accepted"
+    assert run(atlas_job(chained), rows).decisions[2].verdict == "accepted"
 
 
 def test_a_document_does_not_join_a_session_that_has_closed():
@@ -350,4 +350,4 @@ def test_an_open_session_does_not_take_a_document_exactly_a_gap_after_it():
 @pytest.mark.parametrize(("time", "verdict"), [("12:05", "dropped"), ("12:05:00.000001", "accepted")])
 def test_an_open_session_takes_an_older_document_that_is_less_than_a_gap_before_it(time, verdict):
     rows = log(("12:10", "12:10"), (time, "12:11"))
-    assert run(atlas_job(SESSION, "{allowed_lateness: 1h}"), rows).fates[1].verdict == verdict
+    assert run(atlas_job(SESSION, "{allowed_lateness: 1h}"), rows).decisions[1].verdict == verdict

@@ -57,7 +57,7 @@ query: {from: events, window: {tumbling: {size: 5m}}, aggregates: {total: "sum(n
 """
     )
     outcome = run(by_text, LOG, evaluate=evaluate, instant_sql=lambda text: f"to_instant({text})")
-    assert [clock(fate.event_time_us) for fate in outcome.fates] == ["12:03"] * 4
+    assert [clock(decision.event_time_us) for decision in outcome.decisions] == ["12:03"] * 4
     with pytest.raises(UsageError, match="instant_sql"):
         run(by_text, LOG, evaluate=evaluate)
 
@@ -132,7 +132,7 @@ query: {from: events, window: {tumbling: {size: 5m}}, aggregates: {n: "count(*)"
         run(plain, [event("12:00", 0, input="others", at=at("12:00"))])
 
 
-def test_punctuations_have_no_fate_and_say_nothing_to_stream_analytics():
+def test_punctuations_have_no_decision_and_say_nothing_to_stream_analytics():
     plain = job(
         """
 profile: stream_analytics
@@ -141,4 +141,4 @@ query: {from: events, window: {tumbling: {size: 5m}}, aggregates: {n: "count(*)"
 """
     )
     rows = [event("12:00", 0, at=at("12:00")), punctuation("12:00", 1, "12:30"), event("12:00", 2, at=at("12:00"))]
-    assert [(fate.sequence, fate.verdict) for fate in run(plain, rows).fates] == [(0, "accepted"), (2, "accepted")]
+    assert [(one.sequence, one.verdict) for one in run(plain, rows).decisions] == [(0, "accepted"), (2, "accepted")]

@@ -285,7 +285,7 @@ def test_the_range_is_cut_by_system_timestamp():
         replace(JOB, query=query), log("12:00", "12:01", "12:02"), OutputRange(at("12:00:00.000001"), at("12:02"))
     )
     assert [clock(row.at_us) for row in outcome.outputs["output"].rows] == ["12:01"]
-    assert not outcome.fates
+    assert not outcome.decisions
 
 
 def test_an_input_may_read_the_log_of_another():

@@ -92,8 +92,8 @@ S1_JOBS = {
 }
 
 
-def told(fate):
-    verdict, reasons, time = ruling(fate)
+def told(decision):
+    verdict, reasons, time = ruling(decision)
     return f"{verdict} {'+'.join(reasons) or '-'} {time}"
 
 
@@ -112,7 +112,7 @@ def dropped_instead(rows):
     ],
 )
 def test_the_twelve_events_of_the_documentation_get_the_documented_times(variant, expected):
-    assert [told(fate) for fate in run(S1_JOBS[variant], S1_LOG).fates] == expected
+    assert [told(decision) for decision in run(S1_JOBS[variant], S1_LOG).decisions] == expected
 
 
 @pytest.mark.parametrize("variant", S1_COUNTS)
@@ -135,8 +135,8 @@ def test_the_twelve_events_without_groups_give_one_row_a_window():
 
 
 def test_the_watermark_column_is_the_larger_of_latest_time_and_arrival_bound_less_the_tolerance():
-    fates = run(S1_JOBS["I1"], S1_LOG).fates
-    assert [clock(fate.watermark_us) for fate in fates] == [
+    decisions = run(S1_JOBS["I1"], S1_LOG).decisions
+    assert [clock(decision.watermark_us) for decision in decisions] == [
         "12:00",  # nothing seen yet: arrival 12:07, less 5 min, less 2 min
         "12:05",
         "12:06",
@@ -191,31 +191,31 @@ S4 = rows(
 
 def test_the_example_with_ten_minutes_of_lateness_and_three_of_disorder():
     adjust = "{early_arrival: 5m, late_arrival: 10m, out_of_order: 3m, action: adjust}"
-    fates = run(plain_job(adjust), S3).fates
-    assert [told(fate) for fate in fates] == [
+    decisions = run(plain_job(adjust), S3).decisions
+    assert [told(decision) for decision in decisions] == [
         "adjusted late 00:00:01",
         "accepted - 00:00:01",
         "accepted - 00:10",
         "accepted - 00:09",
         "adjusted out_of_order 00:07",
     ]
-    dropped = run(plain_job(adjust.replace("adjust", "drop")), S3).fates
-    assert [fate.verdict for fate in dropped] == ["dropped", "accepted", "accepted", "accepted", "dropped"]
+    dropped = run(plain_job(adjust.replace("adjust", "drop")), S3).decisions
+    assert [decision.verdict for decision in dropped] == ["dropped", "accepted", "accepted", "accepted", "dropped"]
 
 
 def test_the_example_with_fifteen_seconds_of_lateness_and_five_of_disorder():
     adjust = "{late_arrival: 15s, out_of_order: 5s, action: adjust}"
-    fates = run(plain_job(adjust), S4).fates
-    assert [told(fate) for fate in fates] == [
+    decisions = run(plain_job(adjust), S4).decisions
+    assert [told(decision) for decision in decisions] == [
         "adjusted late 00:10:25",
         "accepted - 00:10:30",
         "accepted - 00:10:42",
         "accepted - 00:10:38",
         "adjusted out_of_order 00:10:37",
     ]
-    assert [fate.sequence + 1 for fate in sorted(fates, key=lambda fate: fate.system_timestamp_us)] == [1, 2, 5, 4, 3]
-    dropped = run(plain_job(adjust.replace("adjust", "drop")), S4).fates
-    assert [fate.verdict for fate in dropped] == ["dropped", "accepted", "accepted", "accepted", "dropped"]
+    assert [one.sequence + 1 for one in sorted(decisions, key=lambda one: one.system_timestamp_us)] == [1, 2, 5, 4, 3]
+    dropped = run(plain_job(adjust.replace("adjust", "drop")), S4).decisions
+    assert [decision.verdict for decision in dropped] == ["dropped", "accepted", "accepted", "accepted", "dropped"]
 
 
 @pytest.mark.parametrize(
@@ -229,25 +229,25 @@ def test_the_example_with_fifteen_seconds_of_lateness_and_five_of_disorder():
 )
 def test_the_bounds_themselves_are_in_tolerance(time, verdict):
     ordering = "{early_arrival: 5m, late_arrival: 5m, out_of_order: 0s}"
-    assert run(plain_job(ordering), rows((time, "12:10"))).fates[0].verdict == verdict
+    assert run(plain_job(ordering), rows((time, "12:10"))).decisions[0].verdict == verdict
 
 
 @pytest.mark.parametrize(("time", "verdict"), [("12:08", "accepted"), ("12:07:59.999999", "adjusted")])
 def test_an_event_at_the_watermark_is_in_order(time, verdict):
     ordering = "{late_arrival: 5m, out_of_order: 2m}"
-    assert run(plain_job(ordering), rows(("12:10", "12:10"), (time, "12:10"))).fates[1].verdict == verdict
+    assert run(plain_job(ordering), rows(("12:10", "12:10"), (time, "12:10"))).decisions[1].verdict == verdict
 
 
 def test_an_adjustment_names_every_test_that_moved_the_event_and_a_refusal_the_first():
     log = rows(("12:10", "12:10"), ("12:00", "12:11"))
     ordering = "{late_arrival: 5m, out_of_order: 1m, action: adjust}"
-    assert told(run(plain_job(ordering), log).fates[1]) == "adjusted late+out_of_order 12:09"
-    assert told(run(plain_job(ordering.replace("adjust", "drop")), log).fates[1]) == "dropped late None"
+    assert told(run(plain_job(ordering), log).decisions[1]) == "adjusted late+out_of_order 12:09"
+    assert told(run(plain_job(ordering.replace("adjust", "drop")), log).decisions[1]) == "dropped late None"
 
 
 def test_an_early_event_is_dropped_under_adjust_and_moves_nothing():
     log = rows(("12:30", "12:10"), ("12:10", "12:11"))
-    assert [told(fate) for fate in run(plain_job("{late_arrival: 5m}"), log).fates] == [
+    assert [told(decision) for decision in run(plain_job("{late_arrival: 5m}"), log).decisions] == [
         "dropped early None",
         "accepted - 12:10",
     ]
@@ -255,42 +255,42 @@ def test_an_early_event_is_dropped_under_adjust_and_moves_nothing():
 
 def test_without_the_guard_a_far_future_event_moves_all_that_follow():
     log = rows(("12:30", "12:10"), ("12:10", "12:11"))
-    fates = run(plain_job("{early_arrival: off, late_arrival: 5m}"), log).fates
-    assert [told(fate) for fate in fates] == ["accepted - 12:30", "adjusted out_of_order 12:30"]
+    decisions = run(plain_job("{early_arrival: off, late_arrival: 5m}"), log).decisions
+    assert [told(decision) for decision in decisions] == ["accepted - 12:30", "adjusted out_of_order 12:30"]
 
 
 def test_unbounded_lateness_makes_nothing_late_and_has_no_watermark_before_the_first_event():
     log = rows(("09:00", "12:10"), ("11:00", "12:11"))
-    fates = run(plain_job("{late_arrival: unbounded}"), log).fates
-    assert [told(fate) for fate in fates] == ["accepted - 09:00", "accepted - 11:00"]
-    assert [clock(fate.watermark_us) for fate in fates] == [None, "09:00"]
+    decisions = run(plain_job("{late_arrival: unbounded}"), log).decisions
+    assert [told(decision) for decision in decisions] == ["accepted - 09:00", "accepted - 11:00"]
+    assert [clock(decision.watermark_us) for decision in decisions] == [None, "09:00"]
 
 
 def test_an_event_without_a_time_is_refused_and_has_no_watermark():
-    fates = run(plain_job("{late_arrival: 5m}"), rows((None, "12:10"), ("12:10", "12:10"))).fates
-    assert [told(fate) for fate in fates] == ["dropped invalid_time None", "accepted - 12:10"]
-    assert (fates[0].event_time_us, fates[0].watermark_us) == (None, None)
+    decisions = run(plain_job("{late_arrival: 5m}"), rows((None, "12:10"), ("12:10", "12:10"))).decisions
+    assert [told(decision) for decision in decisions] == ["dropped invalid_time None", "accepted - 12:10"]
+    assert (decisions[0].event_time_us, decisions[0].watermark_us) == (None, None)
 
 
 def test_an_event_without_its_key_is_refused_after_its_time_was_looked_at():
     keyed = plain_job("{late_arrival: 5m}", over=", over: [device]")
     no_key = event("12:10", 0, device=None, at=at("12:10"), fine=True)
     neither = event("12:10", 1, device=None, at=None, fine=True)
-    fates = run(keyed, [no_key, neither]).fates
-    assert [fate.reasons for fate in fates] == [("invalid_key",), ("invalid_time",)]
-    assert (clock(fates[0].event_time_us), fates[0].watermark_us) == ("12:10", None)
+    decisions = run(keyed, [no_key, neither]).decisions
+    assert [decision.reasons for decision in decisions] == [("invalid_key",), ("invalid_time",)]
+    assert (clock(decisions[0].event_time_us), decisions[0].watermark_us) == ("12:10", None)
 
 
 def test_each_input_partition_is_a_timeline_of_its_own():
     log = rows(("12:10", "12:10"), partition=0) + rows(("12:06", "12:10"), partition=1)
-    fates = run(plain_job("{late_arrival: 5m}"), log).fates
-    assert [told(fate) for fate in fates] == ["accepted - 12:10", "accepted - 12:06"]
+    decisions = run(plain_job("{late_arrival: 5m}"), log).decisions
+    assert [told(decision) for decision in decisions] == ["accepted - 12:10", "accepted - 12:06"]
 
 
 def test_the_same_key_in_two_partitions_is_two_timelines():
     keyed = plain_job("{late_arrival: 5m}", over=", over: [device]")
     log = rows(("12:10", "12:10"), partition=0) + rows(("12:06", "12:10"), partition=1)
-    assert [fate.verdict for fate in run(keyed, log).fates] == ["accepted", "accepted"]
+    assert [decision.verdict for decision in run(keyed, log).decisions] == ["accepted", "accepted"]
 
 
 def test_without_timestamp_by_an_event_counts_when_it_arrives_and_no_policy_applies():
@@ -303,8 +303,8 @@ query: {from: events, window: {tumbling: {size: 5m}}, aggregates: {n: "count(*)"
 """
     )
     outcome = run(by_arrival, [event("12:05", 0, device="a"), event("12:05:00.000001", 1, device="a")])
-    assert [told(fate) for fate in outcome.fates] == ["accepted - 12:05", "accepted - 12:05:00.000001"]
-    assert [fate.watermark_us for fate in outcome.fates] == [None, None]
+    assert [told(decision) for decision in outcome.decisions] == ["accepted - 12:05", "accepted - 12:05:00.000001"]
+    assert [decision.watermark_us for decision in outcome.decisions] == [None, None]
     assert counts(outcome, "n") == [("12:00", "12:05", 1), ("12:05", "12:10", 1)]
 
 
@@ -316,7 +316,7 @@ def test_where_acts_after_ordering_and_null_does_not_pass():
         event("12:04", 3, device="a", at=at("12:04"), fine=None),
     ]
     outcome = run(plain_job("{late_arrival: 5m}", where="where: fine, "), log)
-    assert [told(fate) for fate in outcome.fates][1:3] == ["accepted - 12:04", "adjusted out_of_order 12:04"]
+    assert [told(one) for one in outcome.decisions][1:3] == ["accepted - 12:04", "adjusted out_of_order 12:04"]
     assert counts(outcome, "n") == [("12:00", "12:05", 2)]
 
 

@@ -45,8 +45,8 @@ def points(*starts):
 def told(outcome):
     """Per event: verdict, first reason or -, lifetime."""
     return [
-        (fate.verdict, "+".join(fate.reasons) or "-", fate.system_timestamp_us, fate.lifetime_end_us)
-        for fate in outcome.fates
+        (decision.verdict, "+".join(decision.reasons) or "-", decision.system_timestamp_us, decision.lifetime_end_us)
+        for decision in outcome.decisions
     ]
 
 
@@ -58,7 +58,7 @@ def test_si_01_one_cti_an_event_with_no_delay_leaves_the_newest_point_unreleased
         ("accepted", "-", 20, 21),
         ("accepted", "-", 30, 31),
     ]
-    assert [fate.watermark_us for fate in outcome.fates] == [None, 10, 20]
+    assert [decision.watermark_us for decision in outcome.decisions] == [None, 10, 20]
 
 
 def test_si_01_holds_what_the_last_cti_has_not_passed():
@@ -70,14 +70,14 @@ def test_si_01_holds_what_the_last_cti_has_not_passed():
 def test_si_02_a_delay_of_minus_one_releases_every_point_at_once():
     settings = "{advance: {every: 1}, delay: -1us, action: drop}"
     outcome = run(si_job(settings, window="{snapshot: {}}", end="hold"), points(10, 20, 30))
-    assert [fate.watermark_us for fate in outcome.fates] == [None, 11, 21]
+    assert [decision.watermark_us for decision in outcome.decisions] == [None, 11, 21]
     assert [row.window_start_us for row in outcome.windows] == [10, 20, 30]
 
 
 def test_si_03_ten_events_a_cti_and_a_delay_of_five():
     settings = "{advance: {every: 10}, delay: 5us, action: drop}"
     outcome = run(si_job(settings), points(100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 104, 103, 112))
-    assert [fate.watermark_us for fate in outcome.fates] == [None] * 10 + [104] * 3
+    assert [decision.watermark_us for decision in outcome.decisions] == [None] * 10 + [104] * 3
     assert told(outcome)[10:] == [
         ("accepted", "-", 104, 105),
         ("dropped", "before_current_time", None, None),
@@ -97,34 +97,34 @@ def test_si_03_ten_events_a_cti_and_a_delay_of_five():
     ],
 )
 def test_the_helpers_tolerate_exactly_what_they_say(advance, second, verdict):
-    fates = run(si_job(f"{{advance: {advance}}}"), points(20, second)).fates
-    assert fates[1].verdict == verdict
+    decisions = run(si_job(f"{{advance: {advance}}}"), points(20, second)).decisions
+    assert decisions[1].verdict == verdict
 
 
 def test_a_dropped_event_counts_towards_the_next_cti():
     settings = "{advance: {every: 2}, delay: 0s, action: drop}"
     outcome = run(si_job(settings), points(10, 20, 15, 30, 25))
     # the CTI of the fourth event received is 30, though the third was dropped
-    assert [fate.verdict for fate in outcome.fates] == ["accepted", "accepted", "dropped", "accepted", "dropped"]
+    assert [one.verdict for one in outcome.decisions] == ["accepted", "accepted", "dropped", "accepted", "dropped"]
 
 
 def test_a_cti_is_stamped_by_the_last_event_received_and_never_goes_back():
     settings = "{advance: {every: 1}, delay: 0s, action: drop}"
     outcome = run(si_job(settings), points(30, 10, 20, 30))
-    assert [fate.watermark_us for fate in outcome.fates] == [None, 30, 30, 30]
+    assert [decision.watermark_us for decision in outcome.decisions] == [None, 30, 30, 30]
 
 
 @pytest.mark.parametrize(("third", "watermark"), [(19, 10), (20, 20)])
 def test_an_application_time_period_is_over_when_it_has_passed_since_the_event_that_ended_the_last(third, watermark):
     settings = "{advance: {every: 10us}, delay: 0s, action: drop}"
     outcome = run(si_job(settings), points(10, 15, third, 40))
-    assert [fate.watermark_us for fate in outcome.fates] == [None, 10, 10, watermark]
+    assert [decision.watermark_us for decision in outcome.decisions] == [None, 10, 10, watermark]
 
 
 def test_an_enqueued_cti_refuses_what_starts_before_it_and_takes_what_starts_at_it():
     outcome = run(si_job("{action: drop}"), [item(0, 10), cti(1, 20), item(2, 20), item(3, 19)])
-    assert [fate.verdict for fate in outcome.fates] == ["accepted", "accepted", "dropped"]
-    assert [fate.watermark_us for fate in outcome.fates] == [None, 20, 20]
+    assert [decision.verdict for decision in outcome.decisions] == ["accepted", "accepted", "dropped"]
+    assert [decision.watermark_us for decision in outcome.decisions] == [None, 20, 20]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_late_point_is_dropped_even_under_adjust():
 def test_an_interval_that_does_not_end_after_its_start_is_invalid(end):
     outcome = run(si_job("{action: adjust}", "interval"), [cti(0, 10), item(1, 15, end)])
     assert told(outcome) == [("dropped", "invalid_time", None, None)]
-    assert outcome.fates[0].watermark_us is None
+    assert outcome.decisions[0].watermark_us is None
 
 
 def edge_log(*rows):
@@ -247,7 +247,7 @@ def test_equal_start_edges_are_ended_in_order_of_arrival():
 def test_end_edges_issue_no_cti_and_do_not_count():
     settings = "{advance: {every: 2}, delay: 0s, action: drop}"
     rows = edge_log(("s", "a", 10), ("e", "a", 10, 15), ("s", "b", 20), ("s", "c", 30))
-    assert [fate.watermark_us for fate in run(si_job(settings, "edge"), rows).fates] == [None, None, None, 20]
+    assert [one.watermark_us for one in run(si_job(settings, "edge"), rows).decisions] == [None, None, None, 20]
 
 
 def test_an_unknown_kind_of_edge_is_invalid():
@@ -272,8 +272,8 @@ query: {from: events, window: {snapshot: {}}, aggregates: {n: "count(*)"}}
 """
     )
     start = item(0, 10, edge="start", id="a")
-    assert run(loose, [start, item(1, 10, 30, "end", id="a")]).fates[1].reasons == ()
-    assert run(loose, [start, item(1, 10, 30, "end", id="a", fine=False)]).fates[1].reasons == ("orphan_end",)
+    assert run(loose, [start, item(1, 10, 30, "end", id="a")]).decisions[1].reasons == ()
+    assert run(loose, [start, item(1, 10, 30, "end", id="a", fine=False)]).decisions[1].reasons == ("orphan_end",)
 
 
 def test_an_interval_is_in_every_window_that_it_overlaps_and_not_in_the_one_that_starts_at_its_end():
@@ -339,7 +339,7 @@ def test_count_windows_need_as_many_starts():
 def test_where_acts_after_ordering():
     settings = "{advance: {every: 1}, delay: 0s, action: drop}"
     outcome = run(si_job(settings, where="where: fine, "), [item(0, 10), item(1, 20, fine=False), item(2, 15)])
-    assert [fate.verdict for fate in outcome.fates] == ["accepted", "accepted", "dropped"]
+    assert [decision.verdict for decision in outcome.decisions] == ["accepted", "accepted", "dropped"]
     assert [row.values["n"] for row in outcome.windows] == [1]
 
 
@@ -362,9 +362,9 @@ def both(*rows):
 
 def test_an_imported_cti_refuses_own_items_that_lie_before_it():
     rows = both(("events", "12:00", 10), ("clock", "12:01", 20), ("events", "12:02", 19), ("events", "12:03", 20))
-    fates = {fate.sequence: fate for fate in run(job(IMPORTING), rows).fates}
-    assert ruling(fates[2]) == ("dropped", ("before_current_time",), None)
-    assert (fates[3].verdict, fates[3].watermark_us) == ("accepted", 20)
+    decisions = {decision.sequence: decision for decision in run(job(IMPORTING), rows).decisions}
+    assert ruling(decisions[2]) == ("dropped", ("before_current_time",), None)
+    assert (decisions[3].verdict, decisions[3].watermark_us) == ("accepted", 20)
 
 
 @pytest.mark.parametrize(("sequence", "verdict"), [(6, "accepted"), (7, "dropped"), (8, "dropped")])
@@ -373,13 +373,13 @@ def test_an_imported_cti_stands_before_the_own_item_of_the_same_place_in_the_arr
         event("12:01", sequence, input="events", id="a", at=19),
         event("12:01", 7, input="clock", id="a", at=20),
     ]
-    fates = {fate.input: fate.verdict for fate in run(job(IMPORTING), rows).fates}
-    assert fates == {"events": verdict, "clock": "accepted"}
+    decisions = {decision.input: decision.verdict for decision in run(job(IMPORTING), rows).decisions}
+    assert decisions == {"events": verdict, "clock": "accepted"}
 
 
 def test_own_items_do_not_advance_an_input_that_only_imports():
     rows = both(("events", "12:00", 50), ("events", "12:01", 10))
-    assert [fate.verdict for fate in run(job(IMPORTING), rows).fates] == ["accepted", "accepted"]
+    assert [decision.verdict for decision in run(job(IMPORTING), rows).decisions] == ["accepted", "accepted"]
 
 
 def test_a_union_is_settled_up_to_its_slower_input():
@@ -393,4 +393,4 @@ def test_a_union_is_settled_up_to_its_slower_input():
 
 def test_an_explicit_cti_for_all_partitions_acts_before_items_of_its_arrival_time():
     rows = [item(0, 10), punctuation("12:01", 0, "12:00", None), item(1, 20)]
-    assert [fate.verdict for fate in run(si_job("{action: drop}"), rows).fates] == ["accepted", "dropped"]
+    assert [decision.verdict for decision in run(si_job("{action: drop}"), rows).decisions] == ["accepted", "dropped"]

@@ -279,12 +279,12 @@ query: {union: [north, south], window: {tumbling: {size: 5m}}, aggregates: {n: "
     assert counts(run(union, rows), "n") == [("12:00", "12:05", 1), ("12:15", "12:20", 1)]
 
 
-def test_the_output_range_cuts_fates_by_arrival_and_windows_by_end():
+def test_the_output_range_cuts_decisions_by_arrival_and_windows_by_end():
     from pipelines.core.model import OutputRange
 
     rows = [event(time, n, device="a", at=at(time)) for n, time in enumerate(["12:05", "12:06", "12:10", "12:11"])]
     outcome = run(windowed("{tumbling: {size: 5m}}"), rows, OutputRange(at("12:06"), at("12:15")))
-    assert [fate.sequence for fate in outcome.fates] == [1, 2, 3]
+    assert [decision.sequence for decision in outcome.decisions] == [1, 2, 3]
     assert [clock(row.window_end_us) for row in outcome.windows] == ["12:10"]
 
 

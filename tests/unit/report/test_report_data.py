@@ -34,10 +34,10 @@ def differing(tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
 
 
 def counted(what: str, output: OutputRange = EVERYTHING) -> dict[str, int]:
-    """Fates of the reference engine by verdict or reason."""
+    """Decisions of the reference engine by verdict or reason."""
     found: dict[str, int] = {}
-    for fate in engine.run(JOB, arrivals(), output).fates:
-        for name in [fate.verdict] if what == "verdict" else fate.reasons:
+    for decision in engine.run(JOB, arrivals(), output).decisions:
+        for name in [decision.verdict] if what == "verdict" else decision.reasons:
             found[name] = found.get(name, 0) + 1
     return found
 
@@ -77,9 +77,9 @@ def test_late_and_early_events_lie_beyond_the_edges_of_the_policy(agreeing: Lake
 def test_the_watermark_lies_behind_the_arrivals_by_what_the_verdicts_say(agreeing: Lakehouse) -> None:
     marks = gather(JOB, agreeing, EVERYTHING).inputs[0].watermarks
     behind = [
-        fate.arrival_time_us - fate.watermark_us
-        for fate in engine.run(JOB, arrivals()).fates
-        if fate.watermark_us is not None and (fate.verdict != "accepted" or fate.reasons)
+        decision.arrival_time_us - decision.watermark_us
+        for decision in engine.run(JOB, arrivals()).decisions
+        if decision.watermark_us is not None and (decision.verdict != "accepted" or decision.reasons)
     ]
     assert min(mark.least_us for mark in marks.values()) == min(behind)
     assert max(mark.greatest_us for mark in marks.values()) == max(behind)

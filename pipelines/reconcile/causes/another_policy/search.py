@@ -175,9 +175,9 @@ class Search:
         arrivals = self._arrivals(self.job, seed.end_us)
         if len(arrivals) > READ_AS_A_WHOLE:
             return
-        fates = recompute(self.job, arrivals, OutputRange(), self.evaluate).fates
+        decisions = recompute(self.job, arrivals, OutputRange(), self.evaluate).decisions
         yield from threshold_changes(
-            self.job, fates, [seed.end_us, seed.end_us - reach_us(self.job.window_query.window)]
+            self.job, decisions, [seed.end_us, seed.end_us - reach_us(self.job.window_query.window)]
         )
 
     def _explained(self, change: Change) -> int:

@@ -18,7 +18,7 @@ from typing import Any
 from pipelines.core.model import (
     AtlasOrdering,
     Count,
-    Fate,
+    Decision,
     Grid,
     Job,
     Ordering,
@@ -126,10 +126,10 @@ def round_pairs(job: Job) -> Iterator[Change]:
                     yield Change(both.job, change.settings + both.settings, change.distance + both.distance)
 
 
-def threshold_changes(job: Job, fates: Sequence[Fate], bounds_us: Sequence[int]) -> Iterator[Change]:
+def threshold_changes(job: Job, decisions: Sequence[Decision], bounds_us: Sequence[int]) -> Iterator[Change]:
     """One tolerance at a time, at the values where these events' verdicts or windows (``bounds_us``) can change."""
     for name in job.window_query.inputs:
-        mine = [fate for fate in fates if fate.input == name and fate.event_time_us is not None]
+        mine = [decision for decision in decisions if decision.input == name and decision.event_time_us is not None]
         for field, thresholds_us in _thresholds(job.ordering(name), mine, bounds_us):
             for value_us in _representatives(thresholds_us):
                 yield from with_setting(job, (name,), (field, value_us))
@@ -226,24 +226,24 @@ def _distance(before: object, tried: object) -> float:
 
 
 def _thresholds(
-    ordering: Ordering, fates: Sequence[Fate], bounds_us: Sequence[int]
+    ordering: Ordering, decisions: Sequence[Decision], bounds_us: Sequence[int]
 ) -> Iterator[tuple[str, Iterable[int]]]:
     """For each tolerance the values at which something changes for these events."""
     late: set[int] = set()
     disorder: set[int] = set()
     early: set[int] = set()
     latest: dict[int, int] = {}
-    for fate in fates:
-        assert fate.event_time_us is not None
-        arrival_us, time_us = fate.arrival_time_us, fate.event_time_us
+    for decision in decisions:
+        assert decision.event_time_us is not None
+        arrival_us, time_us = decision.arrival_time_us, decision.event_time_us
         early.add(time_us - arrival_us)
         # a late event is moved to its arrival minus the tolerance: it passes a bound after its own time
         passed_us = [time_us, *(bound_us for bound_us in bounds_us if bound_us > time_us)]
         late.update(arrival_us - us for us in passed_us)
-        before_us = latest.get(fate.input_partition)
+        before_us = latest.get(decision.input_partition)
         if before_us is not None:
             disorder.update(before_us - us for us in passed_us)
-        latest[fate.input_partition] = time_us if before_us is None else max(time_us, before_us)
+        latest[decision.input_partition] = time_us if before_us is None else max(time_us, before_us)
     found = {"late_arrival_us": late, "early_arrival_us": early}
     for field in _ROUND_VALUES[type(ordering)]:
         if field.endswith("_us") and (field not in _ALTERNATIVES or getattr(ordering, field) is not None):
