@@ -9,8 +9,8 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(
 	$(name) -c 'import sys; print("$(name)") if sys.version_info >= (3, 11) else None' 2>/dev/null | grep -v None)))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-browser test-long test-mutations test-faults test-dagster test-sources lint format ui \
-	bench lock clean
+.PHONY: help install install-s3 demo test test-browser test-long test-mutations test-faults test-dagster \
+	test-sources lint format ui bench lock clean
 
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -30,6 +30,10 @@ $(READY): requirements.lock requirements-jdk.lock pyproject.toml
 	@echo 'laying out the classes of a session, once: about a minute'
 	$(BIN)/python -m pipelines.runtime.archive
 	@touch $(READY)
+
+install-s3: $(READY) ## Add what Spark needs for a lakehouse on S3: Hadoop's client, and a log store that loses no commit
+	$(BIN)/python -m pipelines.runtime.jars s3
+	$(BIN)/python -m pipelines.runtime.archive
 
 demo: $(READY) ## Replay a year of real departures and show a week of it
 	@$(BIN)/tailrace demo
@@ -77,7 +81,7 @@ $(BENCH_READY): $(READY) requirements-bench.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.lock
 	@touch $(BENCH_READY)
 
-lock: $(READY) ## Pin what requirements.in, requirements-jdk.in and requirements-bench.in ask for, with hashes
+lock: $(READY) ## Pin what the files requirements*.in ask for, with hashes
 	$(BIN)/uv pip compile --quiet --python-version 3.11 --universal --no-strip-extras --generate-hashes \
 		--no-emit-index-url --no-header requirements.in -o requirements.lock
 	$(BIN)/uv pip compile --quiet --python-version 3.11 --universal --no-strip-extras --generate-hashes \

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.core.errors import EnvironmentUnfit
-from pipelines.runtime import archive, jars, java
+from pipelines.runtime import archive, jars, java, object_stores
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -83,7 +83,7 @@ def session(application: str = "tailrace", *, short: bool = False, java_options:
     time.tzset()
     master = os.environ.get(MASTER_VARIABLE, "local[*]")
     builder = SparkSession.builder.master(master).appName(application)
-    settings = dict(_SETTINGS)
+    settings = _SETTINGS | object_stores.settings()
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings |= _LOCAL_SETTINGS
