@@ -339,7 +339,8 @@ def test_what_is_refused_names_its_place_and_the_files_are_there(
     (tmp_path / "cars.asaql").write_text("SELECT plate FROM cars\nFULL OUTER JOIN exits ON 1 = 1")
     code, (found,) = imported(capsys, "asa", tmp_path / "cars.asaql", "--out", tmp_path / "out")
     assert code == 1
-    assert any("cars.asaql:2:1: FULL" in one for one in found["refusals"])
+    assert len(found["refusals"]) == 1
+    assert "cars.asaql:2:1: FULL" in found["refusals"][0]
     assert (tmp_path / "out" / "cars.yaml").exists()
 
 
@@ -428,6 +429,7 @@ def test_for_people_the_result_is_text(tmp_path: Path, capsys: pytest.CaptureFix
     ("script", "outputs"),
     [
         ("SELECT a, System.Timestamp() AS seen INTO o FROM hub WHERE b > 3", []),
+        ("SELECT a, System.Timestamp AS seen INTO o FROM hub WHERE b > 3", []),
         ("SELECT a INTO o FROM hub WHERE b > 3", ["o"]),
         ("WITH s AS (SELECT a, System.Timestamp() AS seen FROM hub) SELECT a, seen AS t INTO o FROM s", []),
         ("WITH s AS (SELECT a, System.Timestamp() AS seen FROM hub) SELECT * INTO o FROM s", []),
