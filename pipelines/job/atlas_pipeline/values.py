@@ -126,12 +126,15 @@ _KINDS["null"] = "null"
 
 
 def want(value: Value, kind: Type) -> None:
-    """Take note that an undeclared field is used as this type; the first use that needs a type decides."""
+    """Take note that an undeclared field is used as this type; the first use that needs a type decides.
+
+    A field used with a whole number is taken as DOUBLE: its values may have fractions.
+    """
     if isinstance(value.type, Guess) and kind_of(value.type) == "open" and kind != NULL:
         if isinstance(kind, Array):
             value.type.element = Guess(None if kind.element == NULL else kind.element)
         else:
-            value.type.found = kind
+            value.type.found = FLOAT if kind == BIGINT else kind
 
 
 def whole(kind: Kind) -> bool:

@@ -389,6 +389,22 @@ def test_a_processor_is_imported_with_guessed_columns(tmp_path: Path, capsys: py
     assert (tmp_path / "out" / "solar_max.json").read_text() == text
 
 
+def test_a_field_compared_with_a_whole_number_may_have_fractions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    match = {"$match": {"amount": {"$gte": 500}, "kind": "topup"}}
+    total = {"$group": {"_id": None, "total": {"$sum": {"$ifNull": ["$fee", 0]}}}}
+    window = {"$tumblingWindow": {"interval": {"size": 10, "unit": "second"}, "pipeline": [total]}}
+    (tmp_path / "fees.json").write_text(json.dumps([SOURCE, match, window, {"$emit": {"connectionName": "k"}}]))
+    imported(capsys, "atlas", tmp_path / "fees.json", "--out", tmp_path / "out")
+    assert columns(job_in(tmp_path / "out", "fees"), "solar") == {
+        "at": "timestamp",
+        "amount": "double",
+        "kind": "string",
+        "fee": "double",
+    }
+
+
 def test_samples_leave_nothing_to_guess(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "solar.json").write_text(json.dumps(PROCESSOR))
     sample = '{"at": {"$date": "2026-01-01T00:00:00Z"}, "device": "a", "obs": {"watts": {"$numberLong": "5"}}}\n'
