@@ -31,6 +31,7 @@ COMMANDS = (
     "verify",
     "report",
     "doctor",
+    "pack",
 )
 """Each is a function in the module of the same name."""
 
