@@ -9,7 +9,7 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(
 	$(name) -c 'import sys; print("$(name)") if sys.version_info >= (3, 11) else None' 2>/dev/null | grep -v None)))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-browser test-long test-mutations test-faults test-dagster test-sources lint format ui \
+.PHONY: help install demo test test-browser test-long test-mutations test-faults test-dagster test-sources test-cluster lint format ui \
 	bench lock clean
 
 help: ## List what can be made
@@ -68,6 +68,9 @@ test-dagster: $(READY) ## Run Dagster end to end: backfills, kills, a broken day
 
 test-sources: $(READY) ## Ingest from a real Kafka broker, started on this machine from pinned jars (minutes)
 	$(BIN)/python -m pytest -m slow tests/sources
+
+test-cluster: $(READY) ## Run the demo and transcripts on a Spark master and workers of this machine, and kill workers (minutes)
+	$(BIN)/python -m pytest -m slow tests/cluster
 
 bench: $(BENCH_READY) ## Measure how fast exact is (SIZE=1,10 ARGS="--rounds 3 --only plain,window,tailrace")
 	@PYTHONPATH=tests $(BIN)/python -m bench $(if $(SIZE),--size $(SIZE)) $(ARGS)

@@ -32,6 +32,7 @@ COMMANDS = (
     "verify",
     "report",
     "doctor",
+    "pack",
 )
 """Each is a function in the module of the same name."""
 
