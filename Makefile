@@ -12,7 +12,7 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-s3 demo test test-browser test-long test-mutations test-faults test-dagster \
-	test-sources test-object-store test-deploy lint format ui bench lock clean
+	test-sources test-cluster test-object-store test-deploy lint format ui bench lock clean
 
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -88,6 +88,9 @@ test-deploy: $(DEPLOY_READY) ## Check the files of deploy/ by their own tools, a
 $(DEPLOY_READY): $(READY) requirements-deploy.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-deploy.lock
 	@touch $(DEPLOY_READY)
+
+test-cluster: $(READY) ## Run the demo and transcripts on a Spark master and workers of this machine, and kill workers (minutes)
+	$(BIN)/python -m pytest -m slow tests/cluster
 
 bench: $(BENCH_READY) ## Measure how fast exact is (SIZE=1,10 ARGS="--rounds 3 --only plain,window,tailrace")
 	@PYTHONPATH=tests $(BIN)/python -m bench $(if $(SIZE),--size $(SIZE)) $(ARGS)

@@ -8,32 +8,26 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import typer
 
+from pipelines.cli.cluster_findings import cluster_findings
 from pipelines.cli.common import context, emit
+from pipelines.cli.findings import Finding
 from pipelines.core.errors import EnvironmentUnfit
 
 PINNED = ("pyspark", "delta-spark", "deltalake", "pyarrow", "numpy", "pandas", "pydantic", "sqlglot")
 ORCHESTRATION = ("dagster", "dagster-webserver")
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was checked: is it fit, what was found, and what to do if it is not."""
-
-    name: str
-    fit: bool
-    seen: str
-    remedy: str = ""
-    required: bool = True
-
-
 def doctor() -> None:
-    """Check what Tailrace needs on this machine; exit code 4 when something required is missing."""
-    findings = findings_of(context().lakehouse)
+    """Check what Tailrace needs on this machine and its cluster; exit code 4 when something required is missing."""
+    lakehouse = context().lakehouse
+    findings = findings_of(lakehouse)
+    if not any(finding.required and not finding.fit for finding in findings):
+        findings += cluster_findings(lakehouse)
     unfit = sum(finding.required and not finding.fit for finding in findings)
     emit({"fit": not unfit, "findings": [asdict(finding) for finding in findings]}, _lines(findings, unfit))
     if unfit:

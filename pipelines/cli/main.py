@@ -26,11 +26,13 @@ COMMANDS = (
     "plan",
     "replay",
     "reconcile",
+    "tune",
     "why",
     "show",
     "verify",
     "report",
     "doctor",
+    "pack",
 )
 """Each is a function in the module of the same name."""
 

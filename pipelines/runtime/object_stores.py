@@ -27,7 +27,7 @@ _S3 = {
 }
 
 
-def settings(given: Mapping[str, str] = {}) -> dict[str, str]:
+def settings(given: Mapping[str, str]) -> dict[str, str]:
     """Settings for S3 where its jars were fetched, apart from those ``given`` by Spark's own means."""
     if not jars.has_s3():
         return {}
