@@ -16,6 +16,7 @@ from typer.exceptions import Abort, Exit, TyperException
 from pipelines import __version__
 from pipelines.cli.common import with_global_options
 from pipelines.core.errors import TailraceError
+from pipelines.lakehouse.damage import damaged_file
 
 COMMANDS = (
     "demo",
@@ -92,6 +93,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _report(error: BaseException, *, as_json: bool) -> int:
     """Print the error as one sentence on stderr, under ``--json`` also as an object; return the exit code."""
+    error = damaged_file(error) or error
     data: dict[str, object] = {}
     match error:
         case Abort() | KeyboardInterrupt():

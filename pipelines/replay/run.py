@@ -18,6 +18,7 @@ from pipelines import __version__
 from pipelines.core.model import Job, OutputRange
 from pipelines.core.time import from_datetime, to_datetime
 from pipelines.lakehouse import runs
+from pipelines.lakehouse.damage import damaged_file
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.plan.definition import Plan
 from pipelines.replay.builder import AsOf, make_plan
@@ -83,13 +84,14 @@ def execute(
 
         running = spark or session(short=only_run and plan.writer == "driver")
         evaluate(plan, job, lakehouse, running, row["run_id"], found, progress)
-    except BaseException as error:
+    except BaseException as failure:
+        error = damaged_file(failure) or failure
         what = (str(error).strip().splitlines() or [type(error).__name__])[0]
         finished = to_datetime(_now_us())
         runs.record(
             lakehouse, {**row, **found.as_dict(), "status": runs.FAILED, "error": what, "finished_at": finished}
         )
-        raise
+        raise error from failure.__cause__
     finished_us = _now_us()
     done = {**row, **found.as_dict(), "status": runs.SUCCEEDED, "finished_at": to_datetime(finished_us)}
     runs.record(lakehouse, done)
