@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
 from deltalake import DeltaTable
 
-from pipelines.core.model import AnyOf, Grid, Job, Session, Window
+from pipelines.core.model import AnyOf, Grid, Job, OutputRange, Session, Window
 from pipelines.core.steps import (
     Applied,
     InputRows,
@@ -21,15 +22,48 @@ from pipelines.core.steps import (
     United,
     Windowed,
 )
+from pipelines.core.time import DAY
+from pipelines.lakehouse.arrival_log import LogFile
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.plan.definition import ReadReference, ReadTable, Writer, WrittenTable
+from pipelines.plan.definition import Plan, ReadReference, ReadTable, Writer, WrittenTable
 
 MOST_ROWS = 200_000
 """Of a result, so many rows at most are held in memory."""
 
 
+MOST_ROWS_OF_A_SLICE = 100_000_000
+"""So many arrivals a run computes at once: shuffles and what is kept of them take local disk, about 300 bytes each."""
+
+TASK_BYTES = 8 * 2**20
+"""Of arrivals, as files, for one task after a shuffle: so the memory of a task does not grow with the log."""
+
 MOST_BYTES = 64 * 2**20
 """Of arrivals, as files; rows may be wide."""
+
+
+def tasks_of(plan: Plan) -> int:
+    """How many tasks a shuffle of the arrivals needs, so that each has little enough for its memory."""
+    return math.ceil(plan.size_bytes / TASK_BYTES)
+
+
+def slice_ends(files: Iterable[LogFile], output: OutputRange, slices: int) -> list[int]:
+    """Midnights that cut ``output`` into so many slices of about the same number of arrivals, or fewer: no day is cut.
+
+    Rising, in microseconds.
+    """
+    by_day = Counter[int]()
+    for file in files:
+        if file.arrival_day is not None:
+            by_day[file.arrival_day] += file.rows or 0
+    ends: list[int] = []
+    arrived, total = 0, sum(by_day.values())
+    for day in sorted(by_day):
+        arrived += by_day[day]
+        end_us = (day + 1) * DAY
+        inside = (output.from_us is None or end_us > output.from_us) and (output.to_us is None or end_us < output.to_us)
+        if inside and total * (len(ends) + 1) <= arrived * slices < total * slices:
+            ends.append(end_us)
+    return ends
 
 
 def writer_of(
