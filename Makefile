@@ -26,9 +26,8 @@ $(READY): requirements.lock requirements-jdk.lock pyproject.toml
 		echo "no Java 17 or 21 here: bringing one"; \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-jdk.lock && \
 		$(BIN)/python -m pipelines.runtime.java --install-shim; }
-	$(BIN)/python -m pipelines.runtime.jars
-	@echo 'laying out the classes of a session, once: about a minute'
-	$(BIN)/python -m pipelines.runtime.archive
+	@echo 'bringing jars, and laying out the classes of a session, once: about a minute'
+	$(BIN)/tailrace setup
 	@touch $(READY)
 
 demo: $(READY) ## Replay a year of real departures and show a week of it

@@ -31,6 +31,7 @@ COMMANDS = (
     "runs",
     "verify",
     "report",
+    "setup",
     "doctor",
     "pack",
 )
