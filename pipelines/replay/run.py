@@ -23,6 +23,7 @@ from pipelines.lakehouse.root import Lakehouse
 from pipelines.plan.definition import Plan, ReadTable
 from pipelines.replay.builder import AsOf, make_plan
 from pipelines.replay.summary import Findings, RunSummary, added
+from pipelines.runtime.run_log import log_event
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,8 +85,12 @@ def execute(
         from pipelines.replay.evaluate import evaluate
         from pipelines.runtime.session import session
 
+        def begun(stage: str) -> None:
+            log_event(row["run_id"], plan.job, "stage", stage=stage)
+            progress(stage)
+
         running = spark or session(short=only_run and plan.writer == "driver")
-        evaluate(plan, job, lakehouse, running, row["run_id"], found, progress)
+        evaluate(plan, job, lakehouse, running, row["run_id"], found, begun)
     except BaseException as error:
         first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         what = "; ".join([first_line, *getattr(error, "__notes__", ())])
