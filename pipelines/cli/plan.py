@@ -19,9 +19,7 @@ AS_OF = Annotated[
 ]
 SLICES = Annotated[
     int | None,
-    typer.Option(
-        "--slices", metavar="N", min=1, help="Run the range in N slices of days; left out: as its size asks for."
-    ),
+    typer.Option("--slices", metavar="N", min=1, help="Run the range in N slices; left out: as its size asks for."),
 ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from deltalake import DeltaTable
@@ -22,7 +22,7 @@ from pipelines.core.steps import (
     United,
     Windowed,
 )
-from pipelines.core.time import DAY
+from pipelines.core.time import DAY, HOUR, MAX_INSTANT_US, MIN_INSTANT_US
 from pipelines.lakehouse.arrival_log import LogFile
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.plan.definition import Plan, ReadReference, ReadTable, Writer, WrittenTable
@@ -46,22 +46,32 @@ def tasks_of(plan: Plan) -> int:
     return math.ceil(plan.size_bytes / TASK_BYTES)
 
 
-def slice_ends(files: Iterable[LogFile], output: OutputRange, slices: int) -> list[int]:
-    """Midnights that cut ``output`` into so many slices of about the same number of arrivals, or fewer: no day is cut.
+def slice_ends(files: Sequence[LogFile], output: OutputRange, slices: int) -> list[int]:
+    """Instants that cut ``output`` into so many slices of about the same number of arrivals, or fewer.
 
+    They are midnights, because tables are partitioned by day; whole hours where there are more slices than days.
     Rising, in microseconds.
     """
-    by_day = Counter[int]()
+    days = [file.arrival_day for file in files if file.arrival_day is not None]
+    step_us = DAY if len(set(days)) >= slices else HOUR
+    from_us = MIN_INSTANT_US if output.from_us is None else output.from_us
+    to_us = MAX_INSTANT_US if output.to_us is None else output.to_us
+    arrivals = Counter[int]()
     for file in files:
-        if file.arrival_day is not None:
-            by_day[file.arrival_day] += file.rows or 0
+        if file.first_us is None or file.last_us is None:
+            continue
+        first_us, last_us = max(file.first_us, from_us), min(file.last_us, to_us)
+        steps = range(first_us // step_us, last_us // step_us + 1)
+        if not steps:
+            continue
+        share, rest = divmod(file.rows or 0, len(steps))
+        arrivals.update(dict.fromkeys(steps, share) | {steps[0]: share + rest})
     ends: list[int] = []
-    arrived, total = 0, sum(by_day.values())
-    for day in sorted(by_day):
-        arrived += by_day[day]
-        end_us = (day + 1) * DAY
-        inside = (output.from_us is None or end_us > output.from_us) and (output.to_us is None or end_us < output.to_us)
-        if inside and total * (len(ends) + 1) <= arrived * slices < total * slices:
+    arrived, total = 0, arrivals.total()
+    for step in sorted(arrivals):
+        arrived += arrivals[step]
+        end_us = (step + 1) * step_us
+        if end_us < to_us and total * (len(ends) + 1) <= arrived * slices < total * slices:
             ends.append(end_us)
     return ends
 
