@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from pipelines.cli.common import JOB, context, emit, find_job
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+from pipelines.cli.show import print_table
 
 LAST = Annotated[int, typer.Option("--last", metavar="N", min=1, help="So many of the newest runs.")]
 
@@ -23,7 +20,10 @@ def runs(job: JOB, last: LAST = 20) -> None:
     from pipelines.lakehouse.runs import runs_of
 
     rows = [_cost_of(run) for run in runs_of(Lakehouse.at(context().lakehouse), find_job(job).name)[-last:]]
-    emit(rows, _lines(rows))
+    if context().json:
+        emit(rows, ())
+    elif rows:
+        print_table(rows, list(rows[0]))
 
 
 def _cost_of(run: Row) -> Row:
@@ -42,32 +42,3 @@ def _cost_of(run: Row) -> Row:
         **{name: spent.get(name) for name in ("tasks", "task_ms", "shuffle_bytes", "task_memory_bytes")},
         "error": run["error"],
     }
-
-
-def _lines(rows: Sequence[Row]) -> Iterator[RenderableType]:
-    from rich.table import Table
-
-    from pipelines.plan.stages import format_bytes
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("started", "run", "kind", "status"):
-        table.add_column(name, no_wrap=True)
-    for name in ("events", "seconds", "read", "rows written", "tasks", "task seconds", "shuffled", "memory of a task"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        read, shuffled, memory = (row[name] for name in ("bytes_read", "shuffle_bytes", "task_memory_bytes"))
-        table.add_row(
-            row["started_at"][:19],
-            row["run_id"][:8],
-            row["kind"],
-            row["status"],
-            f"{row['events']:,}",
-            "" if row["seconds"] is None else f"{row['seconds']:,.1f}",
-            format_bytes(read),
-            f"{row['rows_written']:,}",
-            "" if row["tasks"] is None else f"{row['tasks']:,}",
-            "" if row["task_ms"] is None else f"{row['task_ms'] / 1000:,.1f}",
-            "" if shuffled is None else format_bytes(shuffled),
-            "" if memory is None else format_bytes(memory),
-        )
-    yield table
