@@ -64,7 +64,7 @@ def model(small: Measured, big: Measured) -> tuple[float, float]:
 
 
 def main(
-    size: Annotated[str, typer.Option(help="Multiples of the demo's events, with commas.")] = "1,10",
+    size: Annotated[str, typer.Option(help="Multiples of the demo's events, with commas.")] = "1,10,30",
     slices: Annotated[int | None, typer.Option(help="Run each in so many slices.")] = None,
     cache: Annotated[Path, typer.Option(envvar="TAILRACE_BENCH_CACHE")] = Path("/tmp/tailrace-bench"),
     as_json: Annotated[bool, typer.Option("--json")] = False,

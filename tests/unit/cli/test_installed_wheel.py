@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,11 +23,17 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark]
 def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of commands of an environment that has the wheel, and the lock file's packages, and nothing else."""
     folder = tmp_path_factory.mktemp("installed")
-    uv = [str(Path(sys.executable).parent / "uv")]
-    _run([*uv, "build", "--wheel", "--no-build-isolation", "--out-dir", str(folder), str(ROOT)])
+    uv, source = str(Path(sys.executable).parent / "uv"), folder / "source"
+    # setuptools leaves what it builds where the sources are
+    for name in ("pipelines", "assets", "resources"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    python = ["--python", sys.executable]
+    _run([uv, "build", "--wheel", "--no-build-isolation", *python, "--out-dir", str(folder), str(source)])
     (wheel,) = folder.glob("tailrace-*.whl")
-    _run([*uv, "venv", "--python", sys.executable, str(folder / "venv")])
-    pip = [*uv, "pip", "install", "--python", str(folder / "venv")]
+    _run([uv, "venv", *python, str(folder / "venv")])
+    pip = [uv, "pip", "install", "--python", str(folder / "venv")]
     _run([*pip, "--require-hashes", "--requirements", str(ROOT / "requirements.lock")])
     _run([*pip, "--no-deps", str(wheel)])
     return folder / "venv" / "bin"
