@@ -9,8 +9,8 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(
 	$(name) -c 'import sys; print("$(name)") if sys.version_info >= (3, 11) else None' 2>/dev/null | grep -v None)))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-browser test-long test-mutations test-faults test-dagster test-sources test-cluster lint format ui \
-	bench lock clean
+.PHONY: help install demo test test-browser test-long test-mutations test-faults test-dagster test-sources test-cluster test-wheel lint format ui \
+	bench bench-cost lock clean
 
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -26,9 +26,8 @@ $(READY): requirements.lock requirements-jdk.lock pyproject.toml
 		echo "no Java 17 or 21 here: bringing one"; \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-jdk.lock && \
 		$(BIN)/python -m pipelines.runtime.java --install-shim; }
-	$(BIN)/python -m pipelines.runtime.jars
-	@echo 'laying out the classes of a session, once: about a minute'
-	$(BIN)/python -m pipelines.runtime.archive
+	@echo 'bringing jars, and laying out the classes of a session, once: about a minute'
+	$(BIN)/tailrace setup
 	@touch $(READY)
 
 demo: $(READY) ## Replay a year of real departures and show a week of it
@@ -71,6 +70,12 @@ test-sources: $(READY) ## Ingest from a real Kafka broker, started on this machi
 
 test-cluster: $(READY) ## Run the demo and transcripts on a Spark master and workers of this machine, and kill workers (minutes)
 	$(BIN)/python -m pytest -m slow tests/cluster
+
+test-wheel: $(READY) ## Install the wheel in an empty environment, set it up and run the demo there (minutes)
+	$(BIN)/python -m pytest -m slow tests/unit/cli/test_installed_wheel.py
+
+bench-cost: $(READY) ## Measure what a replay costs at 1, 10 and 30 times the demo (SIZE=1,10,100)
+	PYTHONPATH=tests $(BIN)/python -m bench.cost $(if $(SIZE),--size $(SIZE))
 
 bench: $(BENCH_READY) ## Measure how fast exact is (SIZE=1,10 ARGS="--rounds 3 --only plain,window,tailrace")
 	@PYTHONPATH=tests $(BIN)/python -m bench $(if $(SIZE),--size $(SIZE)) $(ARGS)

@@ -45,7 +45,7 @@ def require() -> list[Path]:
     if lacking:
         raise EnvironmentUnfit(
             f"the jar {lacking[0]} is not in {directory()}",
-            hint="run 'make install', or 'python -m pipelines.runtime.jars'",
+            hint="run 'tailrace setup', which brings it",
         )
     return paths
 
@@ -101,8 +101,3 @@ def _run_ivy(coordinates: list[str], folder: Path) -> None:
 
 def _digest(path: Path) -> str | None:
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
-
-
-if __name__ == "__main__":
-    fetch(DELTA, directory())
-    print(directory())
