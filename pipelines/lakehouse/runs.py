@@ -38,7 +38,7 @@ def record(lakehouse: Lakehouse, row: Mapping[str, Any]) -> None:
 
     def write(table: DeltaTable | None) -> None:
         if table is None:
-            write_deltalake(lakehouse.uri(RUNS), rows, mode="error", partition_by=["job"], commit_properties=about)
+            lakehouse.create(RUNS, rows, mode="error", partition_by=["job"], commit_properties=about)
         elif row["status"] == RUNNING:
             write_deltalake(table, rows, mode="append", schema_mode="merge", commit_properties=about)
         else:

@@ -19,6 +19,7 @@ from pipelines.core.time import format_instant
 from pipelines.lakehouse.cache import summaries
 from pipelines.lakehouse.layout import result_tables, windows_table
 from pipelines.lakehouse.root import Lakehouse
+from pipelines.lakehouse.spark_client import require_client, require_safe_commits
 from pipelines.plan.definition import Plan
 from pipelines.plan.stages import Compute, KeepSummary, ReadLog, ReadSnapshots, Replace, describe, stages_of
 from pipelines.plan.watermark_strategy import WatermarkStrategy
@@ -29,7 +30,7 @@ from pipelines.replay.io_metrics import scanned, watched
 from pipelines.replay.read import log_slices, read_arrivals, read_references, reference_fingerprints
 from pipelines.replay.size import tasks_of
 from pipelines.replay.summary import Findings, together
-from pipelines.replay.write import check_columns, replace_range, require_safe_commits, with_day
+from pipelines.replay.write import check_columns, replace_range, with_day
 
 _SHUFFLE = "spark.sql.shuffle.partitions"
 
@@ -49,6 +50,7 @@ def evaluate(
     before the first commit. Raises :class:`UsageError` if a part of a table of other columns would be replaced.
     """
     found.engine["java"] = _java_version(spark)
+    require_client(spark, lakehouse)
     if any(part.writer == "spark" for part in plan.parts):
         require_safe_commits(spark, lakehouse)
     found.reference_fingerprints = reference_fingerprints(read_references(spark, job, plan, lakehouse))

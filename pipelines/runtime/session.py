@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.core.errors import EnvironmentUnfit
-from pipelines.runtime import archive, jars, java
+from pipelines.runtime import archive, jars, java, object_stores
 from pipelines.runtime.cluster import choose_python, executor_settings, is_cluster, master_of_environment
 from pipelines.runtime.given import SUBMIT_VARIABLE, given_settings, joined, submit_with_jars
 
@@ -72,6 +72,7 @@ def settings_for(
     return {
         **_SETTINGS,
         **{key: value for key, value in _DEFAULTS.items() if key not in given},
+        **object_stores.settings(given),
         **(executor_settings(given) if is_cluster(master) else _LOCAL),
         class_path: joined(os.pathsep, given.get(class_path), f"{jars.directory()}/*"),
         "spark.driver.extraJavaOptions": options,
