@@ -44,7 +44,7 @@ def test_another_server_is_named_and_profiles_count_there_where_the_environment_
 
 def test_spark_gets_settings_for_s3_with_its_jars_alone_and_none_is_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars, "has_s3", lambda: False)
-    assert object_stores.settings() == {}
+    assert object_stores.settings({}) == {}
     monkeypatch.setattr(jars, "has_s3", lambda: True)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9000")
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
