@@ -26,6 +26,7 @@ COMMANDS = (
     "plan",
     "replay",
     "reconcile",
+    "tune",
     "why",
     "show",
     "runs",

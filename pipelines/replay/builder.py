@@ -119,7 +119,7 @@ def make_plan(
 
 def _plan(job: Job, output: OutputRange, place: Lakehouse, logs: LogReads, as_of: AsOf) -> Plan:
     found = logs.of(output)
-    reads = tuple(_read_table(logs.tables[part.name], part, found.of(part.name)) for part in job.inputs)
+    reads = tuple(read_table(logs.tables[part.name], part, found.of(part.name)) for part in job.inputs)
     references = tuple(_read_references(job, place, output, _versions(job, as_of)))
     rows = _total([table.rows for table in reads])
     sorting = choose_strategy(job, rows)
@@ -243,7 +243,8 @@ def _open(lakehouse: Lakehouse, part: Input, version: int | None) -> DeltaTable:
     return table
 
 
-def _read_table(table: DeltaTable, part: Input, read: ReadRange) -> ReadTable:
+def read_table(table: DeltaTable, part: Input, read: ReadRange) -> ReadTable:
+    """What reading the arrivals ``read`` of an input's log opens."""
     files = log_files(table)
     chosen = [file for file in files if file.may_hold(read.from_us, read.to_us)]
     return ReadTable(

@@ -24,10 +24,11 @@ from pipelines.core.errors import UsageError
 from pipelines.core.model import Job
 from pipelines.lakehouse.layout import arrivals_table
 from pipelines.lakehouse.root import Lakehouse
+from pipelines.live.saved import ENCODING
 from pipelines.live.state.messages import first_punctuation_us
 
-STATE_FORMAT = 4
-"""The format of the state in the checkpoints. Raise it whenever a pickled class changes."""
+STATE_FORMAT = ENCODING.schema
+"""The format of the state in the checkpoints: another one is never read."""
 _COLUMNS = pa.schema([("generation", pa.int32()), ("number", pa.int64()), ("body", pa.string())])
 
 
@@ -46,7 +47,7 @@ class Announcement:
     rows: int
     commits: list[dict[str, Any]] = field(default_factory=list)
     end_of_log: bool = False
-    state_format: int = 0
+    state_format: str | int = 0
 
 
 def control_uri(lakehouse: Lakehouse, job: Job) -> str:
