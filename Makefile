@@ -9,7 +9,7 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(
 	$(name) -c 'import sys; print("$(name)") if sys.version_info >= (3, 11) else None' 2>/dev/null | grep -v None)))
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-browser test-long test-mutations test-faults test-dagster test-sources test-cluster test-wheel lint format ui \
+.PHONY: help install demo test test-browser test-long test-mutations test-faults test-dagster test-sources test-cluster lint format ui \
 	bench bench-cost lock clean
 
 help: ## List what can be made
@@ -70,9 +70,6 @@ test-sources: $(READY) ## Ingest from a real Kafka broker, started on this machi
 
 test-cluster: $(READY) ## Run the demo and transcripts on a Spark master and workers of this machine, and kill workers (minutes)
 	$(BIN)/python -m pytest -m slow tests/cluster
-
-test-wheel: $(READY) ## Install the wheel in an empty environment, set it up and run the demo there (minutes)
-	$(BIN)/python -m pytest -m slow tests/unit/cli/test_installed_wheel.py
 
 bench-cost: $(READY) ## Measure what a replay costs at 1, 10 and 30 times the demo (SIZE=1,10,100)
 	PYTHONPATH=tests $(BIN)/python -m bench.cost $(if $(SIZE),--size $(SIZE))
