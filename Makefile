@@ -12,7 +12,7 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(
 
 .DEFAULT_GOAL := help
 .PHONY: help install install-s3 demo test test-browser test-long test-mutations test-faults test-dagster test-sources \
-	test-cluster test-wheel test-object-store test-deploy lint format ui bench bench-cost lock clean
+	test-cluster test-object-store test-deploy lint format ui bench bench-cost lock clean
 
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -75,9 +75,6 @@ test-sources: $(READY) ## Ingest from a real Kafka broker, started on this machi
 
 test-cluster: $(READY) ## Run the demo and transcripts on a Spark master and workers of this machine, and kill workers (minutes)
 	$(BIN)/python -m pytest -m slow tests/cluster
-
-test-wheel: $(READY) ## Install the wheel in an empty environment, set it up and run the demo there (minutes)
-	$(BIN)/python -m pytest -m slow tests/unit/cli/test_installed_wheel.py
 
 bench-cost: $(READY) ## Measure what a replay costs at 1, 10 and 30 times the demo (SIZE=1,10,100)
 	PYTHONPATH=tests $(BIN)/python -m bench.cost $(if $(SIZE),--size $(SIZE))

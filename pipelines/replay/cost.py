@@ -21,22 +21,17 @@ _SUMS = {
 
 @contextmanager
 def measured(spark: SparkSession, cost: dict[str, int]) -> Iterator[None]:
-    """Fill ``cost`` with what Spark spends in the block.
+    """Fill ``cost`` with what Spark spends in the block, where the block succeeds.
 
     It has the sums of ``tasks``, ``task_ms``, ``input_bytes``, ``shuffle_bytes`` and ``spilled_bytes`` over all stages,
     and ``task_memory_bytes``: the most that one task took of Spark's execution memory.
     """
-    before = {_key(stage) for stage in _stages(spark)}
-    try:
-        yield
-    finally:
-        ended = [stage for stage in _stages(spark) if _key(stage) not in before and stage.numCompleteTasks()]
-        cost |= {name: sum(int(getattr(stage, figure)()) for stage in ended) for name, figure in _SUMS.items()}
-        cost["task_memory_bytes"] = max((_task_memory(spark, stage) for stage in ended), default=0)
-
-
-def _key(stage: Any) -> tuple[int, int]:
-    return int(stage.stageId()), int(stage.attemptId())
+    newest = max((stage.stageId() for stage in _stages(spark)), default=-1)
+    # of a block that fails nothing is asked: its error may be that Spark is gone
+    yield
+    ended = [stage for stage in _stages(spark) if stage.stageId() > newest and stage.numCompleteTasks()]
+    cost |= {name: sum(int(getattr(stage, figure)()) for stage in ended) for name, figure in _SUMS.items()}
+    cost["task_memory_bytes"] = max((_task_memory(spark, stage) for stage in ended), default=0)
 
 
 def _stages(spark: SparkSession) -> Iterator[Any]:
@@ -55,7 +50,7 @@ def _task_memory(spark: SparkSession, stage: Any) -> int:
     jvm: Any = spark.sparkContext._jvm
     most = spark.sparkContext._gateway.new_array(jvm.double, 1)  # type: ignore[union-attr]
     most[0] = 1.0
-    summary = _context(spark).statusStore().taskSummary(*_key(stage), most)
+    summary = _context(spark).statusStore().taskSummary(stage.stageId(), stage.attemptId(), most)
     return int(summary.get().peakExecutionMemory().apply(0)) if summary.isDefined() else 0
 
 

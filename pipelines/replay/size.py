@@ -32,7 +32,7 @@ MOST_ROWS = 200_000
 
 
 MOST_ROWS_OF_A_SLICE = 100_000_000
-"""So many arrivals a run computes at once: shuffles and what is kept of them take local disk, about 300 bytes each."""
+"""So many arrivals a run computes at once: shuffles and what is kept of them take local disk."""
 
 TASK_BYTES = 8 * 2**20
 """Of arrivals, as files, for one task after a shuffle: so the memory of a task does not grow with the log."""
