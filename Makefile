@@ -11,8 +11,8 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(
 	$(name) -c 'import sys; print("$(name)") if sys.version_info >= (3, 11) else None' 2>/dev/null | grep -v None)))
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-s3 demo test test-browser test-long test-mutations test-faults test-dagster test-sources \
-	test-cluster test-object-store test-deploy lint format ui bench bench-cost lock clean
+.PHONY: help install install-s3 demo test test-browser test-long test-mutations test-faults faults test-dagster \
+	test-sources test-cluster test-object-store test-deploy lint format ui bench bench-cost lock clean
 
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -63,6 +63,10 @@ test-mutations: $(READY) ## Move a bound of each rule in each engine; the transc
 
 test-faults: $(READY) ## Kill ingests, replays and the live run at bad moments (minutes)
 	$(BIN)/python -m pytest -m slow tests/faults tests/engines
+
+faults: $(READY) ## Kill, damage and fuzz, and print one table (SEED=1 KILLS=40 FUZZ=5000 RECORDS=100000)
+	@PYTHONPATH=tests/faults $(BIN)/python -W ignore tests/faults/table.py $(if $(SEED),--seed $(SEED)) \
+		$(if $(KILLS),--kills $(KILLS)) $(if $(FUZZ),--fuzz $(FUZZ)) $(if $(RECORDS),--records $(RECORDS))
 
 ui: $(READY) ## Open Dagster's UI on your job files (webserver, daemon and code, stopped together by Ctrl-C)
 	@exec $(BIN)/python deploy/ui.py $(ARGS)

@@ -91,6 +91,7 @@ def reasons(tmp_path: Path, file: Path) -> list[str | None]:
         (b"null", "not a JSON object"),
         (b"\x00" * 100, "malformed JSON"),
         (line("", booth="a").replace(b'"a"', b'"\xc3"'), "not UTF-8 text"),
+        (line('"\\ud800"', at="?"), r"'\ud800' is not an instant"),
         (line('"\\ud800"', booth="?"), "half of a surrogate pair"),
     ],
     ids=lambda given: repr(given)[:60] if isinstance(given, bytes) else None,

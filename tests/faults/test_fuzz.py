@@ -11,6 +11,7 @@ import pytest
 from fuzz import Parser, crashes, parsers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from table import fuzzed_records
 
 from pipelines.core.errors import JobFileError
 from pipelines.core.time import format_duration, format_instant, parse_duration, parse_instant
@@ -36,6 +37,10 @@ def test_the_seeds_themselves_are_parsed(all_parsers: dict[str, Parser]) -> None
     for parser in all_parsers.values():
         for seed in parser.seeds if parser.name not in ("SQL", "pipeline") else ():
             parser.parse(seed)
+
+
+def test_every_fuzzed_record_is_in_the_log_or_in_the_quarantine(tmp_path: Path) -> None:
+    assert fuzzed_records(tmp_path, SEED, 4000) == ("fuzzed records not accounted for", 4000, 0)
 
 
 @given(st.text(max_size=40))
