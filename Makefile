@@ -99,7 +99,7 @@ $(DEPLOY_READY): $(READY) requirements-deploy.lock
 
 bench: $(BENCH_READY) ## Measure how fast exact is (SIZE=1,10 ARGS="--rounds 3 --only plain,window,tailrace")
 	@PYTHONPATH=tests $(BIN)/python -m bench $(if $(SIZE),--size $(SIZE)) $(ARGS)
-	@$(if $(SIZE)$(ARGS),,PYTHONPATH=tests $(BIN)/python -m bench.ingest)
+	@$(if $(SIZE)$(ARGS),,PYTHONPATH=tests $(BIN)/python -m bench.ingest --docs)
 
 $(BENCH_READY): $(READY) requirements-bench.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.lock
