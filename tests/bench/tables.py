@@ -42,7 +42,7 @@ def times(log: Figures) -> Sheet:
 
 
 def costs(log: Figures) -> Sheet:
-    """What each contender took beside time."""
+    """What each contender took besides time."""
     rows = [
         (
             row["title"],

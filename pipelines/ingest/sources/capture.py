@@ -66,7 +66,7 @@ class CaptureReader:
                 if cut:
                     ended.add(partition)
                     messages = self._messages(file, records[:count])
-                yield Portion(self._decoder.chunk(messages), at, file.size if is_last or cut else 0)
+                yield Portion(self._decoder.chunks(messages), at, file.size if is_last or cut else 0)
                 if cut:
                     break
 

@@ -192,6 +192,19 @@ def _has_source(value: Items) -> bool:
     return bool(value) and isinstance(value[0], Doc) and "$source" in value[0]
 
 
+def names_in(value: Any) -> Iterator[str]:
+    """Every name that could be that of a field: the keys of documents, and the parts of paths and other texts."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from () if key.startswith("$") else key.split(".")
+            yield from names_in(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from names_in(inner)
+    elif isinstance(value, str):
+        yield from value.lstrip("$").split(".")
+
+
 class _Reader:
     """Reads values from a text, from token to token. ``values`` are the variables that it may name.
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pipelines.core.columns import stored_property
 from pipelines.core.expressions import quoted
 from pipelines.core.query import Column
 from pipelines.job.atlas_pipeline.text import Instant
@@ -184,7 +185,8 @@ def step_into(value: Value, name: str, fresh: Callable[[], str]) -> Value | None
         return Value(f"array_compact(transform({value.sql}, {variable} -> {inner.sql}))", Array(settled(inner.type)))
     if isinstance(value.type, Map):
         return Value(f"{value.sql}[{text_sql(name)}]", value.type.value, True)
-    return dict(fields_of(value)).get(name)
+    fields = dict(fields_of(value))
+    return fields.get(name) or fields.get(stored_property(name))
 
 
 def ddl(kind: Type) -> str:

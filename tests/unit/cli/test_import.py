@@ -421,7 +421,7 @@ def test_a_field_compared_with_a_whole_number_may_have_fractions(
     assert columns(job_in(tmp_path / "out", "fees"), "solar") == {
         "at": "timestamp",
         "amount": "double",
-        "kind": "string",
+        "kind_": "string",
         "fee": "double",
     }
 
