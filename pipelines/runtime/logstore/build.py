@@ -11,9 +11,8 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-import pyspark
-
 from pipelines.runtime import jars, java
+from pipelines.runtime.given import spark_home
 
 HERE = Path(__file__).parent
 JAR = HERE / "conditional-write-log-store.jar"
@@ -22,7 +21,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 def build(target: Path) -> None:
     """Compile the source for Java 17 against the pinned jars, and write the jar."""
-    class_path = f"{jars.directory()}/*:{Path(pyspark.__file__).parent}/jars/*"
+    class_path = f"{jars.directory()}/*:{spark_home()}/jars/*"
     with tempfile.TemporaryDirectory() as scratch:
         compiler = [java.require_home() / "bin" / "javac", "--release", "17", "-g:none", "-proc:none", "-d", scratch]
         sources = sorted(HERE.glob("*.java"))
