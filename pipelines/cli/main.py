@@ -27,11 +27,15 @@ COMMANDS = (
     "plan",
     "replay",
     "reconcile",
+    "tune",
     "why",
     "show",
+    "runs",
     "verify",
     "report",
+    "setup",
     "doctor",
+    "pack",
 )
 """Each is a function in the module of the same name."""
 
@@ -102,6 +106,7 @@ def _report(error: BaseException, *, as_json: bool) -> int:
             sentence, code, data = str(error), error.exit_code, error.as_dict()
         case _:
             sentence, code = _first_sentence(error), OTHER_FAILURE
+    sentence = "; ".join([sentence, *getattr(error, "__notes__", ())])
     sys.stderr.write(f"error: {sentence}\n")
     if as_json:
         sys.stdout.write(json.dumps({"error": "Error", "message": sentence, **data, "exit_code": code}) + "\n")

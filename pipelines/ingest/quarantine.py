@@ -50,7 +50,7 @@ class Quarantine:
             if self.count:
                 with pa.memory_map(str(self._path)) as file, pa.ipc.open_stream(file) as rows:
                     if table is None:
-                        write_deltalake(lakehouse.uri(name), rows, mode="error", partition_by=["batch_id"])
+                        lakehouse.create(name, rows, mode="error", partition_by=["batch_id"])
                     else:
                         write_deltalake(table, rows, mode="overwrite", schema_mode="merge", predicate=mine)
             elif table is not None and any(part.get("batch_id") == self._batch_id for part in table.partitions()):

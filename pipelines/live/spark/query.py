@@ -23,10 +23,12 @@ from pipelines.live.state.arrivals import LogOutOfOrder
 from pipelines.live.state.compiled_job import CompiledJob
 from pipelines.live.state.messages import ANNOUNCEMENT
 from pipelines.live.state.output import Output, RunCounts
+from pipelines.runtime.cluster import provide_packages
 
 
 def live_session(spark: SparkSession, partitions: int = 1) -> SparkSession:
     """A session of the same Spark for streams: state in RocksDB, one task a job."""
+    provide_packages(spark)
     session = spark.newSession()
     state = "org.apache.spark.sql.execution.streaming.state"
     settings = {
