@@ -25,6 +25,7 @@ COMMANDS = (
     "stream",
     "plan",
     "replay",
+    "promote",
     "reconcile",
     "why",
     "show",

@@ -155,7 +155,7 @@ class Plan:
     ``strategy``: how watermarks are found; ``sorting``: how they are found if a file turns out not to be in order.
     ``paths``: the steps that set how far around the output range each input and reference is read.
     ``initial_states``: the state of each input before the read range and at the end of the log, from ``summaries``;
-    None: timelines begin empty.
+    None: timelines begin empty. ``preview``: the folder of side tables that take the results, in place of ``writes``.
     """
 
     job: str
@@ -174,6 +174,7 @@ class Plan:
     writer: Writer = "spark"
     references: tuple[ReadReference, ...] = ()
     paths: tuple[Path, ...] = ()
+    preview: str | None = None
 
     @property
     def end_of_log_us(self) -> int | None:
@@ -186,6 +187,11 @@ class Plan:
         """Version by table read."""
         references = {read.table: read.version for read in self.references}
         return {read.table: read.version for read in self.reads} | references
+
+    @property
+    def versions_present(self) -> dict[str, int]:
+        """Version by table that the results would replace; without those not written yet."""
+        return {one.table: one.version for one in self.writes if one.version is not None}
 
     @property
     def versions_by_name(self) -> dict[str, int]:

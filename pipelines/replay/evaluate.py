@@ -14,12 +14,21 @@ from pyspark.sql import DataFrame, SparkSession
 from pipelines.batch import engine
 from pipelines.batch.spark.failures import value_refused
 from pipelines.batch.stream_analytics.watermarks.file_order import message_of_disorder
-from pipelines.core.model import REASONS, Job
+from pipelines.core.model import EVERYTHING, REASONS, Job, OutputRange
 from pipelines.lakehouse.cache import summaries
 from pipelines.lakehouse.layout import result_tables
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.plan.definition import Plan
-from pipelines.plan.stages import Compute, KeepSummary, ReadLog, ReadSnapshots, Replace, describe, stages_of
+from pipelines.plan.stages import (
+    Compute,
+    KeepSummary,
+    ReadLog,
+    ReadSnapshots,
+    Replace,
+    WriteAside,
+    describe,
+    stages_of,
+)
 from pipelines.plan.watermark_strategy import WatermarkStrategy
 from pipelines.replay.collect import Computed, computed, frames_of, output_frames, persisted
 from pipelines.replay.fingerprint import fingerprint
@@ -46,7 +55,14 @@ def evaluate(
     found.engine["java"] = _java_version(spark)
     if plan.writer == "spark":
         require_safe_commits(spark, lakehouse)
-    evaluator = _Evaluator(plan, job, lakehouse, spark, found)
+    evaluator, layouts = _Evaluator(plan, job, lakehouse, spark, found), dict(result_tables(job))
+    about = {"tailrace": "preview" if plan.preview else "replay", "run_id": run_id}
+
+    def write(name: str, place: str, output: OutputRange) -> None:
+        version = replace_range(results.tables[name], lakehouse, place, layouts[name], output, about)
+        found.versions_written[place] = version
+        found.rows_written[place] = results.rows[name]
+
     with ExitStack() as kept:
         for stage in stages_of(plan):
             progress(describe(stage))
@@ -60,11 +76,9 @@ def evaluate(
                 case Compute():
                     results = evaluator.compute(stage, kept)
                 case Replace(one, output):
-                    layout = dict(result_tables(job))[one.table]
-                    about = {"tailrace": "replay", "run_id": run_id}
-                    version = replace_range(results.tables[one.table], lakehouse, one.table, layout, output, about)
-                    found.versions_written[one.table] = version
-                    found.rows_written[one.table] = results.rows[one.table]
+                    write(one.table, one.table, output)
+                case WriteAside(one):
+                    write(one.table, stage.place, EVERYTHING)
                 case _ as never:
                     assert_never(never)
 

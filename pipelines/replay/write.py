@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,8 @@ from pipelines.core.time import DAY, format_instant
 from pipelines.lakehouse.commits import commit, version_of
 from pipelines.lakehouse.layout import Layout, is_whole_days
 from pipelines.lakehouse.root import Lakehouse
+
+Guard = Callable[[DeltaTable | None], None]
 
 _ATTEMPTS = 5
 _CONFLICTS = tuple(vars(delta_errors)[name] for name in delta_errors.__all__)
@@ -61,18 +63,19 @@ def replace_range(
     layout: Layout,
     output: OutputRange,
     metadata: Mapping[str, str],
+    guard: Guard = lambda _: None,
 ) -> int:
     """Replace what lies in ``[from, to)`` by ``rows`` (which have their day column) in one commit; its version.
 
     Nothing is committed if a row lies outside the range. An open range replaces the table, columns included. The rows
     are the same whatever others commit meanwhile, so a write that conflicts is tried again; :class:`EnvironmentUnfit`
-    if it conflicts each time.
+    if it conflicts each time. ``guard`` is called before each try with the table as it is, and may raise.
     """
     about = {"userMetadata": json.dumps(dict(metadata))}
     if isinstance(rows, pa.Table):
-        replace_rows(rows, lakehouse, name, layout, output, about)
+        replace_rows(rows, lakehouse, name, layout, output, about, guard)
     else:
-        _replace_by_spark(rows, lakehouse, name, layout, output, about)
+        _replace_by_spark(rows, lakehouse, name, layout, output, about, guard)
     return version_of(lakehouse, name, about)
 
 
@@ -87,7 +90,13 @@ def require_safe_commits(spark: SparkSession, lakehouse: Lakehouse) -> None:
 
 
 def _replace_by_spark(
-    frame: DataFrame, lakehouse: Lakehouse, name: str, layout: Layout, output: OutputRange, about: Mapping[str, str]
+    frame: DataFrame,
+    lakehouse: Lakehouse,
+    name: str,
+    layout: Layout,
+    output: OutputRange,
+    about: Mapping[str, str],
+    guard: Guard,
 ) -> None:
     require_safe_commits(frame.sparkSession, lakehouse)
     # a day in few files, and a big day in several: balanced by Spark as it runs, without a pass to sample
@@ -96,7 +105,8 @@ def _replace_by_spark(
     how = {"overwriteSchema": "true"} if condition is None else {"replaceWhere": condition}
     writer = laid_out.write.format("delta").mode("overwrite").partitionBy(layout.day).options(**about, **how)
 
-    def write(_: DeltaTable | None) -> None:
+    def write(table: DeltaTable | None) -> None:
+        guard(table)
         try:
             writer.save(lakehouse.uri(name))
         except _CONFLICTS as conflict:
@@ -116,7 +126,13 @@ def _plain(kind: T.DataType) -> str:
 
 
 def replace_rows(
-    rows: pa.Table, lakehouse: Lakehouse, name: str, layout: Layout, output: OutputRange, about: Mapping[str, str]
+    rows: pa.Table,
+    lakehouse: Lakehouse,
+    name: str,
+    layout: Layout,
+    output: OutputRange,
+    about: Mapping[str, str],
+    guard: Guard = lambda _: None,
 ) -> None:
     """As :func:`pipelines.replay.write.replace_range`, without Spark.
 
@@ -129,6 +145,7 @@ def replace_rows(
     days = layout.days(output)
 
     def write(table: DeltaTable | None) -> None:
+        guard(table)
         if table is None:
             place, sorted_rows = lakehouse.uri(name), _sorted(rows, layout)
             write_deltalake(place, sorted_rows, mode="error", partition_by=[layout.day], commit_properties=properties)
