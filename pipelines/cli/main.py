@@ -26,6 +26,7 @@ COMMANDS = (
     "stream",
     "plan",
     "replay",
+    "promote",
     "reconcile",
     "tune",
     "why",

@@ -6,11 +6,14 @@ import csv
 import json
 import sys
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pipelines.cli.common import FROM, JOB, TO, console, context, emit, find_job, note, output_range
+
+if TYPE_CHECKING:
+    from pipelines.core.model import Job
 
 Row = dict[str, Any]
 
@@ -31,12 +34,27 @@ def show(job: JOB, table: TABLE, from_: FROM = None, to: TO = None, format_: FOR
     """Print a table in a total order; a table not yet written shows nothing."""
     from pipelines.lakehouse.show import plain_rows, rows_of
 
-    rows = rows_of(find_job(job), table, context().lakehouse, output_range(from_, to))
+    found = find_job(job)
+    if table.lower() == "previews":
+        data = _previews(found)
+        _print(data, list(data[0]) if data else [], format_)
+        return
+    rows = rows_of(found, table, context().lakehouse, output_range(from_, to))
     if rows is None:
         note(f"{table} is not written yet")
         emit([], ())
         return
-    data, names = plain_rows(rows), rows.column_names
+    _print(plain_rows(rows), rows.column_names, format_)
+
+
+def _previews(job: Job) -> list[Row]:
+    from pipelines.lakehouse.previews import previews_of
+    from pipelines.lakehouse.root import Lakehouse
+
+    return [one.as_dict() for one in previews_of(Lakehouse.at(context().lakehouse), job.name)]
+
+
+def _print(data: list[Row], names: list[str], format_: Format) -> None:
     if context().json:
         emit(data, ())
     elif format_ is Format.table:

@@ -132,6 +132,7 @@ RUNS = pa.schema(
         ("finished_at", TIMESTAMP),
         ("process", pa.string()),
         ("engine", pa.map_(pa.string(), pa.string())),
+        ("job_parts", pa.map_(pa.string(), pa.string())),
     ]
 )
 """One row a run. ``status``: ``running`` | ``succeeded`` | ``failed`` | ``abandoned`` (its process died).
@@ -139,8 +140,8 @@ RUNS = pa.schema(
 Maps: ``versions_read`` and ``versions_written`` from table to Delta version, ``rows_written`` from table to rows,
 ``files_planned`` .. ``scans`` from table to what the plan foretold and Spark opened, ``fingerprints`` from the table of
 each output to its own, ``reference_fingerprints`` from the table of reference data to that of the rows read,
-``cost`` from a name to what Spark spent, ``engine`` from component to version. Nulls in ``output_from`` .. ``read_to``
-are open ends.
+``cost`` from a name to what Spark spent, ``engine`` from component to version, ``job_parts`` from ``policy`` and
+``query`` to the fingerprint of that part. Nulls in ``output_from`` .. ``read_to`` are open ends.
 ``process`` is ``host/pid``.
 """
 

@@ -156,7 +156,7 @@ class Plan:
     ``paths``: the steps that set how far around the output range each input and reference is read.
     ``slices``: disjoint plans that make up this one, to be run one after another; none: it is run as a whole.
     ``initial_states``: the state of each input before the read range and at the end of the log, from ``summaries``;
-    None: timelines begin empty.
+    None: timelines begin empty. ``preview``: the folder of side tables that take the results, in place of ``writes``.
     """
 
     job: str
@@ -176,6 +176,7 @@ class Plan:
     references: tuple[ReadReference, ...] = ()
     paths: tuple[Path, ...] = ()
     slices: tuple[Plan, ...] = ()
+    preview: str | None = None
 
     @property
     def parts(self) -> tuple[Plan, ...]:
@@ -204,6 +205,11 @@ class Plan:
         """Version by table read."""
         references = {read.table: read.version for read in self.references}
         return {read.table: read.version for read in self.reads} | references
+
+    @property
+    def versions_present(self) -> dict[str, int]:
+        """Version by table that the results would replace; without those not written yet."""
+        return {one.table: one.version for one in self.writes if one.version is not None}
 
     @property
     def versions_by_name(self) -> dict[str, int]:

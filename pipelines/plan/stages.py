@@ -58,7 +58,20 @@ class Replace:
     output: OutputRange
 
 
-Stage = KeepSummary | ReadLog | ReadSnapshots | Compute | Replace
+@dataclass(frozen=True, slots=True)
+class WriteAside:
+    """Write the rows of the output range to a side table, ``folder/table``, which then has these rows alone."""
+
+    table: WrittenTable
+    folder: str
+
+    @property
+    def place(self) -> str:
+        """The name of the side table."""
+        return f"{self.folder}/{self.table.table}"
+
+
+Stage = KeepSummary | ReadLog | ReadSnapshots | Compute | Replace | WriteAside
 
 
 def stages_of(plan: Plan) -> tuple[Stage, ...]:
@@ -70,7 +83,7 @@ def stages_of(plan: Plan) -> tuple[Stage, ...]:
         *map(ReadLog, plan.reads),
         *map(ReadSnapshots, plan.references),
         Compute(plan.strategy, plan.sorting, plan.writer),
-        *(Replace(one, plan.output) for one in plan.writes),
+        *(WriteAside(one, plan.preview) if plan.preview else Replace(one, plan.output) for one in plan.writes),
     )
 
 
@@ -98,6 +111,8 @@ def describe(stage: Stage) -> str:
             rows = "" if not one.replaced_rows else f", at most {one.replaced_rows} present rows"
             ends = format_ends(output.from_us, output.to_us)
             return f"replace {one.table} ({before}) where {one.column} is in [{ends}){rows}"
+        case WriteAside():
+            return f"write {stage.place}, a side table"
         case _ as never:
             assert_never(never)
 

@@ -24,6 +24,7 @@ from pipelines.ingest.from_source import complete_until
 from pipelines.lakehouse.arrival_log import log_files
 from pipelines.lakehouse.layout import arrivals_table, references_table
 from pipelines.lakehouse.log_changes import Change, changes_since, last_change
+from pipelines.lakehouse.owned_ranges import OwnedRange, owned_ranges
 from pipelines.lakehouse.reference_data import open_reference, static_rows
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import runs_of
@@ -31,7 +32,6 @@ from pipelines.lakehouse.schema import TIMESTAMP
 from pipelines.plan.paths import job_extent
 from pipelines.plan.read_range import reach_of
 from pipelines.plan.snapshots import Lookup, lookups, snapshots_read
-from pipelines.quality.owned_ranges import OwnedRange, owned_ranges
 from pipelines.replay.builder import LogReads
 
 ALIVE_US = DAY

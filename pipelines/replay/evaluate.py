@@ -14,14 +14,23 @@ from pyspark.sql import DataFrame, SparkSession
 from pipelines.batch import engine
 from pipelines.batch.spark.failures import value_refused
 from pipelines.batch.stream_analytics.watermarks.file_order import message_of_disorder
-from pipelines.core.model import REASONS, Job
+from pipelines.core.model import EVERYTHING, REASONS, Job, OutputRange
 from pipelines.core.time import format_instant
 from pipelines.lakehouse.cache import summaries
 from pipelines.lakehouse.layout import result_tables, windows_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.spark_client import require_client, require_safe_commits
 from pipelines.plan.definition import Plan
-from pipelines.plan.stages import Compute, KeepSummary, ReadLog, ReadSnapshots, Replace, describe, stages_of
+from pipelines.plan.stages import (
+    Compute,
+    KeepSummary,
+    ReadLog,
+    ReadSnapshots,
+    Replace,
+    WriteAside,
+    describe,
+    stages_of,
+)
 from pipelines.plan.watermark_strategy import WatermarkStrategy
 from pipelines.replay.collect import Computed, computed, frames_of, output_frames, persisted
 from pipelines.replay.cost import measured
@@ -82,7 +91,14 @@ def _evaluate_part(
     progress: Callable[[str], None],
 ) -> Mapping[str, Counted]:
     """As :func:`evaluate`, for a plan without slices; the rows of each output, by table."""
-    evaluator = _Evaluator(plan, job, lakehouse, spark, found)
+    evaluator, layouts = _Evaluator(plan, job, lakehouse, spark, found), dict(result_tables(job))
+    about = {"tailrace": "preview" if plan.preview else "replay", "run_id": run_id}
+
+    def write(name: str, place: str, output: OutputRange) -> None:
+        version = replace_range(results.tables[name], lakehouse, place, layouts[name], output, about)
+        found.versions_written[place] = version
+        found.rows_written[place] = results.rows[name]
+
     with ExitStack() as kept:
         kept.enter_context(_enough_tasks(spark, plan))
         for stage in stages_of(plan):
@@ -97,11 +113,9 @@ def _evaluate_part(
                 case Compute():
                     results = evaluator.compute(stage, kept)
                 case Replace(one, output):
-                    layout = dict(result_tables(job))[one.table]
-                    about = {"tailrace": "replay", "run_id": run_id}
-                    version = replace_range(results.tables[one.table], lakehouse, one.table, layout, output, about)
-                    found.versions_written[one.table] = version
-                    found.rows_written[one.table] = results.rows[one.table]
+                    write(one.table, one.table, output)
+                case WriteAside(one):
+                    write(one.table, stage.place, EVERYTHING)
                 case _ as never:
                     assert_never(never)
     return results.counted

@@ -6,6 +6,7 @@ A failure before the first commit leaves every table as it was. A crash between 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib.metadata
 import platform
@@ -20,6 +21,7 @@ from pipelines.core.model import Job, OutputRange
 from pipelines.core.time import from_datetime, to_datetime
 from pipelines.lakehouse import runs
 from pipelines.lakehouse.damage import damaged_file
+from pipelines.lakehouse.previews import PREVIEW, drop_expired, side_folder
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.plan.definition import Plan, ReadTable
 from pipelines.replay.builder import AsOf, make_plan
@@ -45,16 +47,21 @@ def replay(
     kind: str = "replay",
     progress: Progress = lambda _: None,
     only_run: bool = False,
+    preview: str | None = None,
 ) -> RunSummary:
     """Plan and run ``job`` over ``output``: half-open, an open end means all of the log on that side.
 
-    ``as_of`` reads older versions of the arrival logs; ``slices`` as of :func:`make_plan`; ``planned`` is called with
-    the plan before it runs. See :func:`execute` for the others. Raises :class:`EnvironmentUnfit` before any work if the
+    ``preview`` names a preview: the results go to its side tables, and no other table changes. ``as_of`` reads older
+    versions of the arrival logs; ``slices`` as of :func:`make_plan`, a preview has none; ``planned`` is called with the
+    plan before it runs. See :func:`execute` for the others. Raises :class:`EnvironmentUnfit` before any work if the
     lakehouse cannot be written, and :class:`UsageError` if an input has no log, or a part of a table of other columns
     would be replaced.
     """
     place = Lakehouse.at(lakehouse)
-    plan = make_plan(job, output, place, as_of=as_of, slices=slices)
+    plan = make_plan(job, output, place, as_of=as_of, slices=slices if preview is None else 1)
+    if preview is not None:
+        plan, kind = dataclasses.replace(plan, preview=side_folder(job.name, preview)), PREVIEW
+        drop_expired(place, job.name)
     planned(plan)
     place.require_writable()
     return execute(plan, job, place, spark=spark, reason=reason, kind=kind, progress=progress, only_run=only_run)
@@ -79,7 +86,7 @@ def execute(
     assert plan.job_fingerprint == job.fingerprint, "the plan was made for another job"
     runs.abandon_dead(lakehouse, job.name)
     started_us = _now_us()
-    row = _ledger_row(plan, kind, reason, started_us)
+    row = _ledger_row(plan, job, kind, reason, started_us)
     found = Findings(engine=row["engine"])
     runs.record(lakehouse, row)
     try:
@@ -107,7 +114,7 @@ def execute(
     return RunSummary(row["run_id"], kind, plan, found, started_us, finished_us)
 
 
-def _ledger_row(plan: Plan, kind: str, reason: str | None, started_us: int) -> dict[str, Any]:
+def _ledger_row(plan: Plan, job: Job, kind: str, reason: str | None, started_us: int) -> dict[str, Any]:
     ends = {
         "output_from": plan.output.from_us,
         "output_to": plan.output.to_us,
@@ -125,7 +132,9 @@ def _ledger_row(plan: Plan, kind: str, reason: str | None, started_us: int) -> d
         **{name: None if us is None else to_datetime(us) for name, us in ends.items()},
         "read_rule": plan.read.rule,
         "settled": plan.settled,
-        "versions_read": plan.versions,
+        # a preview is compared with the tables that it would replace
+        "versions_read": plan.versions | (plan.versions_present if plan.preview else {}),
+        "job_parts": job.part_fingerprints,
         "files_planned": _planned(plan, lambda read: read.files),
         "bytes_planned": _planned(plan, lambda read: read.size_bytes),
         "started_at": to_datetime(started_us),
