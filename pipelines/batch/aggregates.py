@@ -29,7 +29,7 @@ from pipelines.core.query import Grid, Query, SortKey, output_name
 def aggregate(members: DataFrame, query: Query, order: Sequence[str] = (SYSTEM_US, *ARRIVAL_ORDER)) -> DataFrame:
     """One row per window and group that has rows (G4): the WINDOW columns, group keys, aggregates by name.
 
-    ``members`` holds one row per (event, window): the WINDOW columns, the columns of ``order`` and the payload (in a
+    ``members`` contains one row per (event, window): the WINDOW columns, the columns of ``order`` and the payload (in a
     join one struct a side, so that ``a.plate`` means in SQL what it means in the job file). Groups without a row do
     not appear. Raises :class:`JobFileError` where an aggregate of numbers is given something else.
     The resulting query fails where an integer sum passes BIGINT.

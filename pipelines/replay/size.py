@@ -25,7 +25,7 @@ from pipelines.lakehouse.root import Lakehouse
 from pipelines.plan.definition import ReadReference, ReadTable, Writer, WrittenTable
 
 MOST_ROWS = 200_000
-"""Of a result, so many rows at most are held in memory."""
+"""Of a result, so many rows at most are kept in memory."""
 
 
 MOST_BYTES = 64 * 2**20
