@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipelines.cli.common import FROM, JOB, TO, context, emit, find_job, note, output_range, progress, run_lines
-from pipelines.cli.plan import AS_OF, versions
+from pipelines.cli.plan import AS_OF, SLICES, versions
 
 if TYPE_CHECKING:
     from pipelines.replay.summary import RunSummary
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 REASON = Annotated[str | None, typer.Option("--reason", help="Why; kept in the run ledger.")]
 
 
-def replay(job: JOB, from_: FROM = None, to: TO = None, as_of: AS_OF = None, reason: REASON = None) -> None:
+def replay(
+    job: JOB, from_: FROM = None, to: TO = None, as_of: AS_OF = None, slices: SLICES = None, reason: REASON = None
+) -> None:
     """Run the job over its arrival log and replace exactly the output range."""
     from pipelines.plan.stages import stages_of
     from pipelines.replay.run import replay as run
@@ -28,6 +30,7 @@ def replay(job: JOB, from_: FROM = None, to: TO = None, as_of: AS_OF = None, rea
             output,
             context().lakehouse,
             as_of=versions(found, as_of),
+            slices=slices,
             planned=lambda plan: steps.expect(len(stages_of(plan))),
             reason=reason,
             progress=steps,

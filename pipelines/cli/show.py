@@ -40,7 +40,7 @@ def show(job: JOB, table: TABLE, from_: FROM = None, to: TO = None, format_: FOR
     if context().json:
         emit(data, ())
     elif format_ is Format.table:
-        _print_table(data, names)
+        print_table(data, names)
     elif format_ is Format.jsonl:
         for row in data:
             sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
@@ -50,7 +50,7 @@ def show(job: JOB, table: TABLE, from_: FROM = None, to: TO = None, format_: FOR
         writer.writerows([_text(row[name]) for name in names] for row in data)
 
 
-def _print_table(data: list[Row], names: list[str]) -> None:
+def print_table(data: list[Row], names: list[str]) -> None:
     """A grid; on a terminal that is too narrow for it, one block of lines a row."""
     from rich.measure import Measurement
     from rich.table import Table
