@@ -11,8 +11,8 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(
 	$(name) -c 'import sys; print("$(name)") if sys.version_info >= (3, 11) else None' 2>/dev/null | grep -v None)))
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-s3 demo test test-browser test-long test-mutations test-faults faults test-dagster \
-	test-sources test-cluster test-object-store test-deploy lint format ui bench bench-cost lock clean
+.PHONY: help install install-s3 demo test test-bench test-browser test-long test-mutations test-faults faults \
+	test-dagster test-sources test-cluster test-object-store test-deploy lint format ui bench bench-cost lock clean
 
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -39,7 +39,10 @@ demo: $(READY) ## Replay a year of real departures and show a week of it
 	@$(BIN)/tailrace demo
 
 test: $(READY) ## Run the tests, in two processes with one Spark session each
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/bench
+
+test-bench: $(READY) ## Run the tests of the benchmark itself
+	$(BIN)/python -m pytest tests/bench
 
 lint: $(READY) ## Check style, types and who may import whom
 	$(BIN)/ruff check .

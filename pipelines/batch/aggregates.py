@@ -34,7 +34,7 @@ def aggregate(
 ) -> DataFrame:
     """One row per window and group that has rows (G4): the WINDOW columns, group keys, aggregates by name.
 
-    ``members`` holds one row per (event, window): the WINDOW columns, the columns of ``order`` and the payload (in a
+    ``members`` contains one row per (event, window): the WINDOW columns, the columns of ``order`` and the payload (in a
     join one struct a side, so that ``a.plate`` means in SQL what it means in the job file). Groups without a row do
     not appear. ``regroup`` puts rows into other groups by changing a group key, also into several each; where all
     aggregates can be merged, it gets the rows of the first groups instead of members. Raises :class:`JobFileError`

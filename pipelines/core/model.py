@@ -359,3 +359,8 @@ class WindowRow:
     window_end_us: int
     window_id: str | None
     values: dict[str, object]
+
+    def as_row(self) -> dict[str, object]:
+        """The row by the column names of table ``windows/<job>``, with instants as microseconds."""
+        bounds = {"window_start": self.window_start_us, "window_end": self.window_end_us}
+        return {**bounds, "window_id": self.window_id, **self.values}

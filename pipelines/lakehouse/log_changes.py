@@ -22,7 +22,7 @@ from pipelines.lakehouse.commits import commits
 from pipelines.lakehouse.compact import is_compaction
 
 _CUT_US = MILLISECOND - 1
-"""Statistics hold whole milliseconds: a true maximum may lie this much above what they say."""
+"""Statistics contain whole milliseconds: a true maximum may lie this much above what they say."""
 _LOOKED_BACK = 50
 """More compactions in a row than any ingest makes."""
 

@@ -246,7 +246,7 @@ def _open(lakehouse: Lakehouse, part: Input, version: int | None) -> DeltaTable:
 def read_table(table: DeltaTable, part: Input, read: ReadRange) -> ReadTable:
     """What reading the arrivals ``read`` of an input's log opens."""
     files = log_files(table)
-    chosen = [file for file in files if file.may_hold(read.from_us, read.to_us)]
+    chosen = [file for file in files if file.may_contain(read.from_us, read.to_us)]
     return ReadTable(
         input=part.name,
         table=arrivals_table(part.log),
@@ -272,16 +272,16 @@ def _paths(table: DeltaTable, files: Sequence[LogFile]) -> tuple[str, ...]:
 
 
 def _check_columns(table: DeltaTable, part: Input, name: str) -> None:
-    held = {field.name.lower(): field.type for field in pa.schema(table.schema().to_arrow())}
+    stored = {field.name.lower(): field.type for field in pa.schema(table.schema().to_arrow())}
     for field in arrivals_schema(part):
-        if field.name.lower() not in held:
+        if field.name.lower() not in stored:
             raise UsageError(
                 f"the table {name} lacks the column '{field.name}' of input {part.name}",
                 hint="correct the input's columns, or ingest with this job file, which adds the column",
             )
-        if not alike(held[field.name.lower()], field.type):
+        if not alike(stored[field.name.lower()], field.type):
             raise UsageError(
-                f"column '{field.name}' is {held[field.name.lower()]} in {name}, but {field.type} in the job file",
+                f"column '{field.name}' is {stored[field.name.lower()]} in {name}, but {field.type} in the job file",
                 hint="give it the log's type",
             )
 

@@ -28,7 +28,7 @@ from pipelines.lakehouse.root import Lakehouse
 from pipelines.plan.definition import Plan, ReadReference, ReadTable, Writer, WrittenTable
 
 MOST_ROWS = 200_000
-"""Of a result, so many rows at most are held in memory."""
+"""Of a result, so many rows at most are kept in memory."""
 
 
 MOST_ROWS_OF_A_SLICE = 100_000_000

@@ -27,9 +27,9 @@ def test_a_taken_port_is_said_and_links_stay_paths(tmp_path: Path, capsys: pytes
         port = str(taken.getsockname()[1])
         given = {"TAILRACE_LAKEHOUSE": str(tmp_path), "TAILRACE_REPORTS_PORT": port}
         assert served(given) == given
-    told = capsys.readouterr().out
-    assert f"reports are not served at port {port}: Address already in use" in told
-    assert "TAILRACE_REPORTS_PORT names another" in told
+    reported = capsys.readouterr().out
+    assert f"reports are not served at port {port}: Address already in use" in reported
+    assert "TAILRACE_REPORTS_PORT names another" in reported
 
 
 @pytest.mark.parametrize(

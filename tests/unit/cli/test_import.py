@@ -201,7 +201,7 @@ def test_jobs_of_one_template_have_scripts_of_their_own(tmp_path: Path, capsys: 
     assert [job_in(tmp_path / "out", name).steps.outputs[0].name for name in ("hot", "cold")] == ["hot", "cold"]
 
 
-def test_create_table_says_the_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_create_table_gives_the_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = "CREATE TABLE cars (plate nvarchar(max), toll float, at datetime)\nSELECT plate FROM cars TIMESTAMP BY at"
     (tmp_path / "cars.asaql").write_text(script)
     _, (found,) = imported(capsys, "asa", tmp_path / "cars.asaql", "--out", tmp_path / "out")

@@ -93,7 +93,7 @@ def test_a_version_or_input_that_is_not_there_is_an_error_of_use(lakehouse: Path
         make_plan(JOB, EVERYTHING, lakehouse, as_of={"car": 1})
 
 
-def test_an_input_without_a_log_says_how_to_load_it(tmp_path: Path) -> None:
+def test_an_input_without_a_log_is_an_error_that_names_the_command(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no arrival log yet.*tailrace ingest JOB --input cars"):
         make_plan(JOB, EVERYTHING, tmp_path / "lakehouse")
     assert not (tmp_path / "lakehouse").exists()
@@ -124,8 +124,8 @@ def test_planning_starts_no_spark(lakehouse: Path) -> None:
 def test_a_range_is_settled_once_every_log_has_gone_beyond_it(
     to_us: int | None, ends_us: tuple[int | None, ...], settled: bool
 ) -> None:
-    told, why = is_settled(ReadRange(0, to_us, "rule"), ends_us)
-    assert told is settled
+    reported, why = is_settled(ReadRange(0, to_us, "rule"), ends_us)
+    assert reported is settled
     assert (why is None) is settled
 
 
@@ -146,7 +146,7 @@ def test_a_plan_names_the_few_files_it_reads_and_a_longer_log_changes_none_of_th
 def test_a_cold_plan_needs_neither_spark_nor_pandas(lakehouse: Path, tmp_path: Path) -> None:
     runs.record(Lakehouse.at(lakehouse), {"run_id": "1", "job": JOB.name, "kind": "replay", "status": runs.SUCCEEDED})
     (tmp_path / "job.yaml").write_text(JOB_TEXT)
-    told = (
+    reported = (
         "import sys\n"
         "from pipelines.cli.main import run\n"
         "code = run(sys.argv[1:])\n"
@@ -156,7 +156,7 @@ def test_a_cold_plan_needs_neither_spark_nor_pandas(lakehouse: Path, tmp_path: P
     command = [
         sys.executable,
         "-c",
-        told,
+        reported,
         "plan",
         str(tmp_path / "job.yaml"),
         "--from",
