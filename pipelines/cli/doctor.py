@@ -8,31 +8,26 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import typer
 
+from pipelines.cli.cluster_findings import cluster_findings
 from pipelines.cli.common import context, emit
+from pipelines.cli.findings import Finding
+from pipelines.core.errors import EnvironmentUnfit
 
 PINNED = ("pyspark", "delta-spark", "deltalake", "pyarrow", "numpy", "pandas", "pydantic", "sqlglot")
 ORCHESTRATION = ("dagster", "dagster-webserver")
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was checked: is it fit, what was found, and what to do if it is not."""
-
-    name: str
-    fit: bool
-    seen: str
-    remedy: str = ""
-    required: bool = True
-
-
 def doctor() -> None:
-    """Check what Tailrace needs on this machine; exit code 4 when something required is missing."""
-    findings = findings_of(context().lakehouse)
+    """Check what Tailrace needs on this machine and its cluster; exit code 4 when something required is missing."""
+    lakehouse = context().lakehouse
+    findings = findings_of(lakehouse)
+    if not any(finding.required and not finding.fit for finding in findings):
+        findings += cluster_findings(lakehouse)
     unfit = sum(finding.required and not finding.fit for finding in findings)
     emit({"fit": not unfit, "findings": [asdict(finding) for finding in findings]}, _lines(findings, unfit))
     if unfit:
@@ -49,7 +44,10 @@ def _lines(findings: Sequence[Finding], unfit: int) -> Iterator[str]:
 
 def findings_of(lakehouse: str) -> list[Finding]:
     """Everything that can be checked without starting Spark."""
-    return [_python(), _java(), _jars(), _archive(), *_packages(), _lakehouse(lakehouse), _memory()]
+    from pipelines.lakehouse.object_stores import is_s3
+
+    for_s3 = [_s3_jars()] if is_s3(lakehouse) else []
+    return [_python(), _java(), _jars(), *for_s3, _archive(), *_packages(), _lakehouse(lakehouse), _memory()]
 
 
 def _python() -> Finding:
@@ -71,15 +69,24 @@ def _jars() -> Finding:
 
     absent = jars.missing()
     if absent:
-        return Finding("Delta jars", False, f"{absent[0]} is missing or altered", "run 'make install'")
+        return Finding("Delta jars", False, f"{absent[0]} is missing or altered", "run 'tailrace setup'")
     return Finding("Delta jars", True, f"{len(jars.DELTA)} in {jars.directory()}, hashes as pinned")
+
+
+def _s3_jars() -> Finding:
+    from pipelines.runtime import jars
+
+    absent = jars.missing_for_s3()
+    if absent:
+        return Finding("S3 jars", False, f"{absent[0]} is missing or altered", "run 'make install-s3'")
+    return Finding("S3 jars", True, f"{len(jars.S3)} and the log store in {jars.directory()}, hashes as pinned")
 
 
 def _archive() -> Finding:
     from pipelines.runtime import archive, java
 
     name = "class-data archive"
-    remedy = "run 'python -m pipelines.runtime.archive': sessions then start in half the time"
+    remedy = "run 'tailrace setup': sessions then start in half the time"
     if java.find_home() is None:
         return Finding(name, False, "none without Java", remedy, required=False)
     if archive.java_options():
@@ -103,7 +110,7 @@ def _packages() -> list[Finding]:
 
 def _lakehouse(root: str) -> Finding:
     if "://" in root:
-        return Finding("lakehouse", True, f"{root} (remote; not tried here)")
+        return _object_store(root)
     path = Path(root).absolute()
     existing = next(parent for parent in (path, *path.parents) if parent.exists())
     try:
@@ -113,6 +120,19 @@ def _lakehouse(root: str) -> Finding:
         return Finding("lakehouse", False, f"{path}: {error.strerror}", "choose a folder you may write to: --lakehouse")
     free_gib = shutil.disk_usage(existing).free / 2**30
     return Finding("lakehouse", True, f"{path} can be written, {free_gib:.0f} GiB free")
+
+
+def _object_store(root: str) -> Finding:
+    from pipelines.lakehouse import object_stores
+
+    try:
+        object_stores.require_safe_commits(root)
+        object_stores.write_object(root, "_doctor/written", b"")
+        object_stores.remove_folder(root, "_doctor")
+    except (EnvironmentUnfit, OSError, ValueError) as error:
+        lines = [line.strip(" \u21b3") for line in str(error).splitlines()]
+        return Finding("lakehouse", False, f"{root}: {lines[-1]}", "see docs/object-stores.md for its settings")
+    return Finding("lakehouse", True, f"{root} can be written")
 
 
 def _memory() -> Finding:

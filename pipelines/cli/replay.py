@@ -9,7 +9,7 @@ import typer
 
 from pipelines.cli.common import FROM, JOB, TO, context, emit, find_job, note, output_range, progress, run_lines
 from pipelines.cli.differences import difference_lines
-from pipelines.cli.plan import AS_OF, versions
+from pipelines.cli.plan import AS_OF, SLICES, versions
 
 if TYPE_CHECKING:
     from pipelines.core.model import Job
@@ -31,6 +31,7 @@ def replay(
     from_: FROM = None,
     to: TO = None,
     as_of: AS_OF = None,
+    slices: SLICES = None,
     reason: REASON = None,
     preview: PREVIEW = False,
 ) -> None:
@@ -49,6 +50,7 @@ def replay(
             output,
             context().lakehouse,
             as_of=versions(found, as_of),
+            slices=slices,
             planned=lambda plan: steps.expect(len(stages_of(plan))),
             reason=reason,
             progress=steps,

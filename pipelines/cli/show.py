@@ -58,7 +58,7 @@ def _print(data: list[Row], names: list[str], format_: Format) -> None:
     if context().json:
         emit(data, ())
     elif format_ is Format.table:
-        _print_table(data, names)
+        print_table(data, names)
     elif format_ is Format.jsonl:
         for row in data:
             sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
@@ -68,7 +68,7 @@ def _print(data: list[Row], names: list[str], format_: Format) -> None:
         writer.writerows([_text(row[name]) for name in names] for row in data)
 
 
-def _print_table(data: list[Row], names: list[str]) -> None:
+def print_table(data: list[Row], names: list[str]) -> None:
     """A grid; on a terminal that is too narrow for it, one block of lines a row."""
     from rich.measure import Measurement
     from rich.table import Table

@@ -313,8 +313,8 @@ class Batch:
             )
             return
         try:
-            write_deltalake(
-                lakehouse.uri(name),
+            lakehouse.create(
+                name,
                 rows.reader(),
                 mode="error",
                 partition_by=["arrival_date"],

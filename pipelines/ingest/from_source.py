@@ -170,8 +170,9 @@ def _attempt(
         nonlocal end
         for portion in reader.portions(begin, until_us):
             end = portion.bookmark
-            yield portion.chunk
-            progress(f"to {portion.chunk.source}", portion.size)
+            for chunk in portion.chunks:
+                yield chunk
+            progress(f"to {chunk.source}", portion.size)
 
     with Batch(part, batch_id, log, None) as work:
         work.read(chunks)

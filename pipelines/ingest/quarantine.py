@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -30,6 +30,8 @@ class Quarantine:
 
     def add(self, refused: Sequence[Refused]) -> None:
         """Keep records."""
+        # a reason quotes the value, which may be half of a surrogate pair
+        refused = [replace(one, reason=one.reason.encode("utf-8", "backslashreplace").decode()) for one in refused]
         rows = [{**asdict(one), "batch_id": self._batch_id} for one in refused]
         self._rows.write_table(pa.Table.from_pylist(rows, schema=QUARANTINE))
         self.count += len(refused)
@@ -48,7 +50,7 @@ class Quarantine:
             if self.count:
                 with pa.memory_map(str(self._path)) as file, pa.ipc.open_stream(file) as rows:
                     if table is None:
-                        write_deltalake(lakehouse.uri(name), rows, mode="error", partition_by=["batch_id"])
+                        lakehouse.create(name, rows, mode="error", partition_by=["batch_id"])
                     else:
                         write_deltalake(table, rows, mode="overwrite", schema_mode="merge", predicate=mine)
             elif table is not None and any(part.get("batch_id") == self._batch_id for part in table.partitions()):

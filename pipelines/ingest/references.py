@@ -236,7 +236,7 @@ def _write(rows: pa.Table, table: DeltaTable | None, lakehouse: Lakehouse, refer
         write_deltalake(table, rows, mode="append", schema_mode="merge", commit_properties=commit)
     else:
         try:
-            write_deltalake(lakehouse.uri(name), rows, mode="error", commit_properties=commit)
+            lakehouse.create(name, rows, mode="error", commit_properties=commit)
         except DeltaError as error:
             if lakehouse.open(name) is None:
                 raise

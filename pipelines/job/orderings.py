@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from pipelines.core import model
 from pipelines.core.errors import did_you_mean
@@ -38,6 +38,16 @@ def build_orderings(
         (name, _ordering(file, file.section(kind, part, path), path, inputs, name))
         for name, (part, path) in parts.items()
     )
+
+
+def parse_setting(profile: model.Profile, key: str, text: str) -> int | None:
+    """The value of one key of ``ordering`` that is a duration, as a job file gives it; ValueError if it is none."""
+    try:
+        section = _ORDERING_SECTIONS[profile].model_validate({key: text})
+    except ValidationError as error:
+        raise error.errors()[0]["ctx"]["error"] from None
+    value: int | None = getattr(section, key)
+    return value
 
 
 def default_end_of_log(profile: str, orderings: tuple[tuple[str, model.Ordering], ...]) -> model.EndOfLog:

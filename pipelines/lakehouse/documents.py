@@ -9,6 +9,7 @@ from pathlib import Path
 from pipelines.core.errors import EnvironmentUnfit
 from pipelines.core.model import OutputRange
 from pipelines.core.time import format_instant
+from pipelines.lakehouse import object_stores
 from pipelines.lakehouse.root import Lakehouse
 
 
@@ -34,13 +35,9 @@ def write_document(lakehouse: Lakehouse, name: str, content: str) -> str:
     """
     if lakehouse.is_local:
         return str(write_file(lakehouse.folder / name, content))
-    from pyarrow import fs
-
     place = f"{lakehouse.root}/{name}"
     try:
-        system, path = fs.FileSystem.from_uri(place)
-        with system.open_output_stream(path) as stream:
-            stream.write(content.encode())
+        object_stores.write_object(lakehouse.root, name, content.encode())
     except OSError as error:
         raise EnvironmentUnfit(f"{place} cannot be written: {error}") from error
     return place

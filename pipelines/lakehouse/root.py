@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pipelines.core.errors import EnvironmentUnfit, UsageError
+from pipelines.lakehouse import object_stores
 
 _NAME = re.compile(r"_?[a-z][a-z0-9_]{0,62}(/[a-z][a-z0-9_]{0,62})*")
 """What begins with an underscore is the product's own: no input and no job can be called so."""
 RUNS = "runs"
-_UNSAFE_COMMITS = {"AWS_S3_ALLOW_UNSAFE_RENAME": ("1", "true", "on", "yes", "y"), "AWS_CONDITIONAL_PUT": ("disabled",)}
-"""Settings of ``deltalake`` that give up conditional writes, by variable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +32,13 @@ class Lakehouse:
             return place
         text = str(place)
         if "://" in text:
-            return cls(text.rstrip("/"))
+            return cls(object_stores.with_account(text.rstrip("/")))
         return cls(str(Path(text).expanduser().absolute()))
 
     @property
     def is_local(self) -> bool:
         """Whether the root is a folder of this machine."""
         return "://" not in self.root or self.root.startswith("file://")
-
-    @property
-    def is_s3(self) -> bool:
-        """Whether the root is in S3, or in a store that speaks its protocol."""
-        return self.root.startswith(("s3://", "s3a://"))
 
     @property
     def folder(self) -> Path:
@@ -68,32 +62,33 @@ class Lakehouse:
         """
         uri = self.uri(table)
         try:
-            if not DeltaTable.is_deltatable(uri):
+            options = object_stores.storage_options(uri)
+            if not DeltaTable.is_deltatable(uri, options):
                 return None
-            return DeltaTable(uri, version=version)
+            return DeltaTable(uri, version=version, storage_options=options)
         except TableNotFoundError:
             return None
         except (DeltaError, OSError, ValueError) as error:
             if version is None:
                 raise EnvironmentUnfit(f"the table {table} cannot be opened: {_first_line(error)}") from error
-            newest = DeltaTable(uri).version()
+            newest = DeltaTable(uri, storage_options=options).version()
             raise UsageError(
                 f"the table {table} cannot be read at version {version}: its newest is {newest}",
                 hint="name a version that 'tailrace plan' or the runs table shows",
             ) from error
 
+    def create(self, table: str, rows: Any, *, mode: Literal["error", "append", "overwrite"], **how: Any) -> None:
+        """Write ``rows`` to a table that is not there yet, by ``write_deltalake``: with any ``mode`` it is made."""
+        uri = self.uri(table)
+        write_deltalake(uri, rows, mode=mode, storage_options=object_stores.storage_options(uri), **how)
+
     def require_writable(self) -> None:
         """:class:`EnvironmentUnfit` unless a file can be written under a local root (made if need be).
 
-        An object store is not probed: its own refusal comes with the first write, and nothing is half-written then. But
-        an S3 root is refused where a setting of ``deltalake`` lets a commit overwrite another.
+        An object store is not tried: its own refusal comes with the first write, and nothing is half-written then. But
+        it is refused where a setting of ``deltalake`` lets a commit overwrite another.
         """
-        for variable, unsafe in _UNSAFE_COMMITS.items() if self.is_s3 else ():
-            if os.environ.get(variable, "").lower() in unsafe:
-                raise EnvironmentUnfit(
-                    f"with {variable}={os.environ[variable]} a commit to {self.root} may overwrite another writer's",
-                    hint=f"unset {variable}: commits are then conditional writes",
-                )
+        object_stores.require_safe_commits(self.root)
         if not self.is_local:
             return
         try:

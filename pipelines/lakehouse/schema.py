@@ -127,6 +127,7 @@ RUNS = pa.schema(
         ("fingerprints", pa.map_(pa.string(), pa.string())),
         ("reference_fingerprints", pa.map_(pa.string(), pa.string())),
         ("writer", pa.string()),
+        ("cost", pa.map_(pa.string(), pa.int64())),
         ("started_at", TIMESTAMP),
         ("finished_at", TIMESTAMP),
         ("process", pa.string()),
@@ -139,8 +140,8 @@ RUNS = pa.schema(
 Maps: ``versions_read`` and ``versions_written`` from table to Delta version, ``rows_written`` from table to rows,
 ``files_planned`` .. ``scans`` from table to what the plan foretold and Spark opened, ``fingerprints`` from the table of
 each output to its own, ``reference_fingerprints`` from the table of reference data to that of the rows read,
-``engine`` from component to version, ``job_parts`` from ``policy`` and ``query`` to the fingerprint of that part. Nulls
-in ``output_from`` .. ``read_to`` are open ends.
+``cost`` from a name to what Spark spent, ``engine`` from component to version, ``job_parts`` from ``policy`` and
+``query`` to the fingerprint of that part. Nulls in ``output_from`` .. ``read_to`` are open ends.
 ``process`` is ``host/pid``.
 """
 

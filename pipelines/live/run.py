@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 import uuid
 from collections.abc import Callable
@@ -17,8 +16,9 @@ from pipelines.core.time import format_instant, from_datetime, to_datetime
 from pipelines.lakehouse import runs
 from pipelines.lakehouse.layout import arrivals_table
 from pipelines.lakehouse.root import Lakehouse
+from pipelines.lakehouse.spark_client import require_client
 from pipelines.live.expressions import refuse
-from pipelines.live.spark.announcements import Announcement, announce, checkpoint_uri
+from pipelines.live.spark.announcements import Announcement, announce, remove_checkpoint
 from pipelines.live.spark.sink import stream_verdicts_table
 from pipelines.live.state.arrivals import LogOutOfOrder
 from pipelines.live.state.output import RunCounts
@@ -114,6 +114,7 @@ class _Run:
         from pipelines.runtime.session import session
 
         live = live_session(spark or session())
+        require_client(live, self.lakehouse)
         again: Announcement | None = self.announced
         while again is not None:
             self.announced, self.counts = again, RunCounts()
@@ -219,10 +220,8 @@ class _Run:
 
     def _remove_older_checkpoints(self) -> None:
         """Those of earlier generations are not needed any more."""
-        if self.lakehouse.is_local:
-            for older in range(self.announced.generation):
-                folder = checkpoint_uri(self.lakehouse, self.job, older).removeprefix("file://")
-                shutil.rmtree(folder, ignore_errors=True)
+        for older in range(self.announced.generation):
+            remove_checkpoint(self.lakehouse, self.job, older)
 
 
 def _sentence(error: BaseException | None) -> str | None:

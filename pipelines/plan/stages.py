@@ -76,6 +76,8 @@ Stage = KeepSummary | ReadLog | ReadSnapshots | Compute | Replace | WriteAside
 
 def stages_of(plan: Plan) -> tuple[Stage, ...]:
     """The stages in the order in which they run; each output is committed after the one before it."""
+    if plan.slices:
+        return tuple(stage for one in plan.slices for stage in stages_of(one))
     return (
         *(KeepSummary(one) for one in plan.summaries if one.unsaved is not None),
         *map(ReadLog, plan.reads),
@@ -122,6 +124,8 @@ def describe_plan(plan: Plan) -> Iterator[str]:
     yield from map(str, plan.paths)
     yield from plan.read.reasons
     yield from map(_initial_state, plan.summaries)
+    if plan.slices:
+        yield f"in {len(plan.slices)} slices, one after another, each committed before the next begins"
     yield from map(describe, stages_of(plan))
     yield "settled: no later arrival changes the result" if plan.settled else f"unsettled: {plan.unsettled}"
     yield from (f"note: {note}" for note in plan.notes)

@@ -10,6 +10,7 @@ from pipelines.core.errors import TailraceError
 from pipelines.core.model import Job, OutputRange
 from pipelines.lakehouse.layout import OutputTable, arrivals_table, output_tables
 from pipelines.lakehouse.root import Lakehouse
+from pipelines.lakehouse.spark_client import require_client
 from pipelines.quality.check_result import CheckResult
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def run_checks(
     from pipelines.runtime.session import session
 
     spark = session()
+    require_client(spark, lakehouse)
     results: list[CheckResult] = []
     skipped: list[str] = []
     progress("checking the logs")

@@ -24,6 +24,7 @@ from pipelines.lakehouse.layout import (
 )
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import rows_of
+from pipelines.lakehouse.spark_client import require_client
 from pipelines.recompute.logs import Logs
 from pipelines.recompute.windows import CachedEvaluator
 from pipelines.reconcile import outputs
@@ -65,6 +66,7 @@ def reconcile(
     from pipelines.runtime.session import session
 
     spark = spark or session()
+    require_client(spark, lakehouse)
     started = datetime.now(UTC)
     progress("comparing")
     notes: list[str] = []

@@ -69,7 +69,7 @@ def _arrivals(spark: SparkSession, lakehouse: Lakehouse, table: ReadTable, part:
     else:
         frame = _version(spark, lakehouse, table)
     names = [name for name, _ in LOG_COLUMNS] + [column.name for column in part.columns]
-    return _within(frame, table.read).select(*names, "arrival_date")
+    return within_range(frame, table.read).select(*names, "arrival_date")
 
 
 def _slices(spark: SparkSession, lakehouse: Lakehouse, table: ReadTable) -> list[LogSlice]:
@@ -77,12 +77,12 @@ def _slices(spark: SparkSession, lakehouse: Lakehouse, table: ReadTable) -> list
         return []
     frames = _files_of(spark, lakehouse, table, [[one.path] for one in table.sorted_files])
     return [
-        LogSlice(_within(frame, table.read, one), one.first_us, one.last_us)
+        LogSlice(within_range(frame, table.read, one), one.first_us, one.last_us)
         for one, frame in zip(table.sorted_files, frames, strict=True)
     ]
 
 
-def _within(frame: DataFrame, read: ReadRange, file: SortedFile | None = None) -> DataFrame:
+def within_range(frame: DataFrame, read: ReadRange, file: SortedFile | None = None) -> DataFrame:
     """The arrivals of ``[read.from, read.to]``, of ``frame``, which is of ``file`` alone if that is given."""
     if read.from_us is not None and (file is None or file.first_us < read.from_us):
         frame = frame.filter(f"arrival_date >= DATE '{to_datetime(read.from_us).date().isoformat()}'")

@@ -11,25 +11,22 @@ import pyarrow.compute as pc
 from delta import exceptions as delta_errors
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from pipelines.core.errors import EnvironmentUnfit, UsageError
+from pipelines.core.errors import UsageError
 from pipelines.core.model import OutputRange
 from pipelines.core.time import DAY, format_instant
 from pipelines.lakehouse.commits import commit, version_of
 from pipelines.lakehouse.layout import Layout, is_whole_days
 from pipelines.lakehouse.root import Lakehouse
+from pipelines.lakehouse.spark_client import require_safe_commits
 
 Guard = Callable[[DeltaTable | None], None]
 
 _ATTEMPTS = 5
 _CONFLICTS = tuple(vars(delta_errors)[name] for name in delta_errors.__all__)
-_UNSAFE_LOG_STORES = tuple(
-    f"io.delta.storage.{name}" for name in ("S3SingleDriverLogStore", "GCSLogStore", "HDFSLogStore", "LocalLogStore")
-)
-"""Those of Delta that do not see another process's commit on S3; the first is the default."""
 
 
 def with_day(frame: DataFrame, layout: Layout) -> DataFrame:
@@ -77,16 +74,6 @@ def replace_range(
     else:
         _replace_by_spark(rows, lakehouse, name, layout, output, about, guard)
     return version_of(lakehouse, name, about)
-
-
-def require_safe_commits(spark: SparkSession, lakehouse: Lakehouse) -> None:
-    """:class:`EnvironmentUnfit` where Spark's commits to an S3 root may overwrite those of other writers."""
-    key = f"spark.delta.logStore.{lakehouse.root.partition('://')[0]}.impl"
-    if lakehouse.is_s3 and (spark.conf.get(key, None) or _UNSAFE_LOG_STORES[0]) in _UNSAFE_LOG_STORES:
-        raise EnvironmentUnfit(
-            f"Spark's commits to {lakehouse.root} may overwrite those of other writers",
-            hint=f"set {key} to a log store that commits with conditional writes",
-        )
 
 
 def _replace_by_spark(
@@ -147,8 +134,8 @@ def replace_rows(
     def write(table: DeltaTable | None) -> None:
         guard(table)
         if table is None:
-            place, sorted_rows = lakehouse.uri(name), _sorted(rows, layout)
-            write_deltalake(place, sorted_rows, mode="error", partition_by=[layout.day], commit_properties=properties)
+            by_day = {"partition_by": [layout.day], "commit_properties": properties}
+            lakehouse.create(name, _sorted(rows, layout), mode="error", **by_day)
         elif days is None:
             sorted_rows = _sorted(rows, layout)
             write_deltalake(table, sorted_rows, mode="overwrite", schema_mode="overwrite", commit_properties=properties)

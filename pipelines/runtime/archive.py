@@ -8,7 +8,6 @@ more, and goes on without an archive that does not fit.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 import subprocess
 import sys
@@ -17,6 +16,8 @@ from pathlib import Path
 
 from pipelines.core.errors import EnvironmentUnfit
 from pipelines.runtime import jars, java
+from pipelines.runtime.cluster import MASTER_VARIABLE
+from pipelines.runtime.given import SUBMIT_VARIABLE, conf_folder, spark_home
 
 TIMEOUT_SECONDS = 900
 _FOLDER_VARIABLES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
@@ -51,7 +52,7 @@ def make() -> Path:
         made, options = Path(scratch) / target.name, Path(scratch) / "options"
         options.write_text(f'{class_path}\n"-XX:ArchiveClassesAtExit={made}"\n{_QUIET}\n')
         command = [sys.executable, "-m", "pipelines.demo.warm_up", scratch, f'"@{options}"']
-        own = {name: text for name, text in os.environ.items() if name != "TAILRACE_SPARK_MASTER"}
+        own = {name: text for name, text in os.environ.items() if name not in (MASTER_VARIABLE, SUBMIT_VARIABLE)}
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False, env=own)
         if not made.is_file():
             last_line = (done.stderr.strip().splitlines() or ["the JVM gave no reason"])[-1]
@@ -69,7 +70,7 @@ def _options_file(archive: Path) -> Path:
 
 def _class_path() -> list[Path]:
     """Delta's jars, then Spark's; of the latter, as Spark has it, the logger's interface first."""
-    spark = sorted((_spark_home() / "jars").glob("*.jar"), key=lambda jar: (not jar.name.startswith("slf4j-api-"), jar))
+    spark = sorted((spark_home() / "jars").glob("*.jar"), key=lambda jar: (not jar.name.startswith("slf4j-api-"), jar))
     return [*sorted(jars.directory().glob("*.jar")), *spark]
 
 
@@ -77,24 +78,13 @@ def _has_settings() -> bool:
     """Whether Spark finds more by its class path than jars, in folders of settings: an archive bears none of them."""
     if any(os.environ.get(name) for name in _FOLDER_VARIABLES):
         return True
-    given = os.environ.get("SPARK_CONF_DIR")
-    folder = Path(given) if given else _spark_home() / "conf"
+    folder = conf_folder()
     return folder.is_dir() and any(folder.iterdir())
 
 
-def _spark_home() -> Path:
-    given = os.environ.get("SPARK_HOME")
-    if given:
-        return Path(given)
-    spec = importlib.util.find_spec("pyspark")
-    assert spec is not None, "pyspark is a dependency"
-    assert spec.submodule_search_locations is not None
-    return Path(spec.submodule_search_locations[0])
-
-
-if __name__ == "__main__":
+def ready() -> Path | None:
+    """The archive, made unless it is there; None if it cannot be made: sessions then start in about twice the time."""
     try:
-        print(path() if _options_file(path()).is_file() else make())
-    except EnvironmentUnfit as unfit:
-        # sessions start without it as well, in about twice the time
-        print(unfit)
+        return path() if _options_file(path()).is_file() else make()
+    except EnvironmentUnfit:
+        return None

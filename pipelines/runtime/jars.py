@@ -1,4 +1,4 @@
-"""The Delta jars: fetched once at install, checked by hash, then simply put on the class path."""
+"""The jars of Delta, and those for S3 where asked for: fetched once, checked by hash, then on the class path."""
 
 from __future__ import annotations
 
@@ -24,6 +24,12 @@ DELTA = {
     "io.unitycatalog:unitycatalog-hadoop:0.6.0": "c47b63c961c87102b9e1d63809a0915ba4c86b7652f57c8d39ca3a05b441a150",
 }
 """SHA-256 by coordinate: Delta's package and what it needs besides what Spark brings."""
+S3 = {
+    jar: digest
+    for digest, jar in map(str.split, Path(__file__).with_name("s3_jars.txt").read_text(encoding="utf-8").splitlines())
+}
+"""Hadoop's S3 client with those modules of the AWS SDK that it needs: 13 MB, and not the bundle of 641 MB."""
+LOG_STORE = Path(__file__).parent / "logstore" / "conditional-write-log-store.jar"
 DIRECTORY_VARIABLE = "TAILRACE_JARS"
 
 
@@ -38,14 +44,32 @@ def missing() -> list[str]:
     return [name_of(jar) for jar in absent(DELTA, directory())]
 
 
+def missing_for_s3() -> list[str]:
+    """The same for those that Spark needs to read and write S3."""
+    lacking = [name_of(jar) for jar in absent(S3, directory())]
+    return lacking if _digest(directory() / LOG_STORE.name) == _digest(LOG_STORE) else [*lacking, LOG_STORE.name]
+
+
+def has_s3() -> bool:
+    """Whether the jars for S3 were fetched."""
+    return (directory() / LOG_STORE.name).is_file()
+
+
+def fetch_for_s3(folder: Path) -> None:
+    """Bring Delta's jars and those for S3 into ``folder``. The log store comes last: with it the others are there."""
+    fetch(DELTA | S3, folder)
+    shutil.copyfile(LOG_STORE, folder / LOG_STORE.name)
+
+
 def require() -> list[Path]:
     """Paths of all jars; :class:`EnvironmentUnfit` if one is not there. (Hashes are checked at install.)"""
-    paths = [directory() / name_of(jar) for jar in DELTA]
+    for_s3 = [*map(name_of, S3), LOG_STORE.name] if has_s3() else []
+    paths = [directory() / name for name in (*map(name_of, DELTA), *for_s3)]
     lacking = [path.name for path in paths if not path.is_file()]
     if lacking:
         raise EnvironmentUnfit(
             f"the jar {lacking[0]} is not in {directory()}",
-            hint="run 'make install', or 'python -m pipelines.runtime.jars'",
+            hint="run 'tailrace setup', which brings it",
         )
     return paths
 
@@ -101,8 +125,3 @@ def _run_ivy(coordinates: list[str], folder: Path) -> None:
 
 def _digest(path: Path) -> str | None:
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
-
-
-if __name__ == "__main__":
-    fetch(DELTA, directory())
-    print(directory())

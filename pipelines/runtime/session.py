@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.core.errors import EnvironmentUnfit
-from pipelines.runtime import archive, jars, java
+from pipelines.runtime import archive, jars, java, object_stores
+from pipelines.runtime.cluster import choose_python, executor_settings, is_cluster, master_of_environment
+from pipelines.runtime.given import SUBMIT_VARIABLE, given_settings, joined, submit_with_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-MASTER_VARIABLE = "TAILRACE_SPARK_MASTER"
-"""Environment variable that names the Spark master; left out: ``local[*]``."""
 
 _SETTINGS = {
     # results must not depend on where the session runs
@@ -38,16 +39,20 @@ _SETTINGS = {
     "spark.databricks.delta.skipRecordingEmptyCommits": "false",
     # the place in our own code where a column was made is of no use to a user, and costs half of the calls
     "spark.python.sql.dataFrameDebugging.enabled": "false",
-    "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-_LOCAL_SETTINGS = {
-    # sized for one machine; a cluster brings its own
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
+_DEFAULTS = {
+    # the least that a shuffle has; a replay of much data takes more
     "spark.sql.shuffle.partitions": "4",
+    # Spark's 50 make reading a one-row table take seconds
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.driver.memory": "3g",
+}
+"""What the user may set otherwise by Spark's own means."""
+_LOCAL = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
 }
 _LOGGING = f'"-Dlog4j2.configurationFile={Path(__file__).with_name("log4j2.properties")}"'
 _SHORT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -57,10 +62,27 @@ _LONG = "-XX:+UseParallelGC"
 that should compute."""
 
 
-def driver_options(*, short: bool, given: str | None = None) -> str:
-    """Options of a JVM on this machine; see :func:`session`."""
-    sharing = archive.java_options() if given is None else given
-    return " ".join(filter(None, [_LOGGING, _SHORT if short else _LONG, sharing]))
+def settings_for(
+    master: str, given: Mapping[str, str], *, short: bool = False, java_options: str | None = None
+) -> dict[str, str]:
+    """The settings of a session on ``master``: Tailrace's own, defaults for what is not ``given``, and both joined."""
+    class_path = "spark.driver.extraClassPath"
+    sharing = archive.java_options() if java_options is None and class_path not in given else java_options
+    options = driver_options(short=short, sharing=sharing, given=given.get("spark.driver.extraJavaOptions"))
+    return {
+        **_SETTINGS,
+        **{key: value for key, value in _DEFAULTS.items() if key not in given},
+        **object_stores.settings(given),
+        **(executor_settings(given) if is_cluster(master) else _LOCAL),
+        class_path: joined(os.pathsep, given.get(class_path), f"{jars.directory()}/*"),
+        "spark.driver.extraJavaOptions": options,
+    }
+
+
+def driver_options(*, short: bool, sharing: str | None = None, given: str | None = None) -> str:
+    """Options of the driver's JVM; see :func:`session`. The user's come last, and may choose another collector."""
+    chosen = given is not None and re.search(r"-XX:\+Use\w+GC\b", given)
+    return " ".join(filter(None, [_LOGGING, None if chosen else _SHORT if short else _LONG, sharing, given]))
 
 
 def session(application: str = "tailrace", *, short: bool = False, java_options: str | None = None) -> SparkSession:
@@ -69,7 +91,7 @@ def session(application: str = "tailrace", *, short: bool = False, java_options:
     ``short`` says that the process ends after little data: a session that it starts, on this machine, begins fast and
     would be slow over much. A process that may do more must not say so. ``java_options`` stand in for the class-data
     archive. ``TAILRACE_SPARK_MASTER`` chooses the master. Settings given through Spark's own means
-    (``spark-defaults.conf``) hold wherever Tailrace does not need its own.
+    (``spark-defaults.conf``, ``PYSPARK_SUBMIT_ARGS``) hold wherever Tailrace does not need its own.
     """
     from pyspark.sql import SparkSession
 
@@ -77,22 +99,19 @@ def session(application: str = "tailrace", *, short: bool = False, java_options:
     if active is not None:
         return active
     os.environ["JAVA_HOME"] = str(java.require_home())
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # PySpark converts timestamps with the process's own zone
     os.environ["TZ"] = "UTC"
     time.tzset()
-    master = os.environ.get(MASTER_VARIABLE, "local[*]")
-    builder = SparkSession.builder.master(master).appName(application)
-    settings = dict(_SETTINGS)
-    if master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        settings |= _LOCAL_SETTINGS
-        settings["spark.driver.extraClassPath"] = f"{jars.directory()}/*"
-        settings["spark.driver.extraJavaOptions"] = driver_options(short=short, given=java_options)
+    master, given, needed = master_of_environment(), given_settings(), jars.require()
+    if is_cluster(master):
+        choose_python(given)
+        # an option of the launch, to which SparkSubmit adds what it resolves of spark.jars.packages
+        os.environ[SUBMIT_VARIABLE] = submit_with_jars(joined(",", given.get("spark.jars"), *map(str, needed)))
     else:
-        settings["spark.jars"] = ",".join(str(path) for path in jars.require())
-    jars.require()
-    for key, value in settings.items():
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.master(master).appName(application)
+    for key, value in settings_for(master, given, short=short, java_options=java_options).items():
         builder = builder.config(key, value)
     try:
         started = builder.getOrCreate()

@@ -81,7 +81,7 @@ def run_messages(
     given: dict[str, list[Output]] = {key: [] for key in jobs}
 
     def collect(frame: DataFrame, _: int) -> None:
-        for key, output in outputs_of(frame).items():
+        for key, output in outputs_of(frame, jobs).items():
             given[key].append(output)
 
     with tempfile.TemporaryDirectory(prefix="tailrace-verify-") as folder:

@@ -1,4 +1,4 @@
-"""Two drawings beside the page: every contender on every log, and the cost curves."""
+"""Two drawings for the page: every contender on every log, and the cost curves."""
 
 from __future__ import annotations
 

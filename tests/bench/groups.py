@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from bench import contenders
 from bench.contenders import Contender, Live, OneMachine, PlainToDelta, Replay, Site, ToNowhere
 from bench.disorder import EVENTS_A_DAY, START_US, Disorder
-from bench.logs import Log, beside, departures, generated
+from bench.logs import Log, departures, generated, with_own_results
 from bench.on_one_machine import Engine
 from bench.questions import DEPARTURES, MONITORING, ONE_WINDOW, ONE_WINDOW_SCRIPT, READINGS, Question
 from pipelines.core.model import EVERYTHING, OutputRange
@@ -61,7 +61,7 @@ class Stage:
         return self._on(departures(self._cache))
 
     def _on(self, log: Log) -> Site:
-        return Site(self._spark, self._jvm_pid, log, self._stack.enter_context(beside(log)))
+        return Site(self._spark, self._jvm_pid, log, self._stack.enter_context(with_own_results(log)))
 
 
 def of_size(events: int) -> Disorder:

@@ -92,7 +92,7 @@ def departures(cache: Path) -> Log:
 
 
 @contextmanager
-def beside(log: Log) -> Iterator[Lakehouse]:
+def with_own_results(log: Log) -> Iterator[Lakehouse]:
     """A lakehouse to write results into, which has the log and the reference data too; these alone stay."""
     with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as folder:
         for name in ("arrivals", "references"):

@@ -1,4 +1,4 @@
-"""What one run cost beside its time: processor seconds, memory, bytes read, and what Spark says of its stages."""
+"""What one run cost besides its time: processor seconds, memory, bytes read, and what Spark reports of its stages."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ class SparkMeter:
         return self._context.statusStore()
 
     def _settle(self) -> None:
-        """Spark tells its status store in the background."""
+        """Spark updates its status store in the background."""
         self._context.listenerBus().waitUntilEmpty()
 
     def _heap_pools(self) -> list[Any]:

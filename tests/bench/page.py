@@ -16,8 +16,8 @@ _INTRODUCTION = """\
 # How fast exact is
 
 Written by `make bench`; not edited by hand. `make bench ARGS="--size 1 --rounds 3 --only plain,window,tailrace"` takes
-a minute or two, `make bench SIZE=100` measures a hundred million events. With `--docs` what was measured, be it
-`--curves monitoring` alone, takes the place of its sections here, and the others stay.
+a minute or two, `make bench SIZE=100` measures a hundred million events. `--docs` replaces the sections here that were
+measured, for example that of `--curves monitoring` alone, and leaves the others.
 
 Every contender answers the same question about the same Delta table: what the streaming job would have counted, in
 windows by key, with how many, sum and average. One exception: *plain windowing* puts every event into the window of its
@@ -45,28 +45,31 @@ numbers are wrong by design; the table says how many.
 def write_page(figures: Figures, folder: Path, *, keep: bool = False) -> list[Path]:
     """``benchmarks.md``, its figures as JSON and its drawings, into ``folder``; what was written. ``keep``: logs and
     curves that are there and were not measured again stay."""
-    beside = folder / "benchmarks"
-    page, data = folder / "benchmarks.md", beside / "figures.json"
+    attachments = folder / "benchmarks"
+    page, data = folder / "benchmarks.md", attachments / "figures.json"
     if keep and data.exists():
-        figures = figures | _together(json.loads(data.read_text()), figures)
+        before = json.loads(data.read_text())
+        figures = before | figures | _together(before, figures)
     written = []
     parts = [_INTRODUCTION.format(tolerance=f"{TOLERANCE:g}")]
     if figures["logs"]:
-        written.append(charts.write_svg(charts.ratios(figures["logs"]), beside / "ratios.svg"))
+        written.append(charts.write_svg(charts.ratios(figures["logs"]), attachments / "ratios.svg"))
         parts += [
             "## Results",
             f"![Each contender's time, divided by plain windowing's](benchmarks/{written[-1].name})",
         ]
         parts += [part for log in figures["logs"] for part in (*_heading(log), _table(tables.times(log)))]
     if figures["curves"]:
-        written.append(charts.write_svg(charts.curves(figures["curves"]), beside / "curves.svg"))
+        written.append(charts.write_svg(charts.curves(figures["curves"]), attachments / "curves.svg"))
         parts += ["## What the cost depends on", _CURVES, f"![Cost curves](benchmarks/{written[-1].name})"]
         parts += [part for curve in figures["curves"] for part in (*_heading(curve), _table(tables.along(curve)))]
     if figures["logs"]:
         parts += ["## Memory, reading, shuffling", _COSTS]
         parts += [part for log in figures["logs"] for part in (f"### {log['title']}", _table(tables.costs(log)))]
+    if "ingest" in figures:
+        parts += ["## Ingest", _INGEST, _when(figures["ingest"]), _table(tables.ingest(figures["ingest"]))]
     parts += ["## The machine", _machine(figures), "## The log", _model(figures)]
-    beside.mkdir(parents=True, exist_ok=True)
+    attachments.mkdir(parents=True, exist_ok=True)
     page.write_text("\n\n".join(part.strip() for part in parts) + "\n")
     data.write_text(json.dumps(figures, indent=1) + "\n")
     return [page, data, *written]
@@ -87,6 +90,19 @@ files, spills and shuffles included; Polars maps files into memory, which this d
 of the stage that ran longest."""
 
 
+_INGEST = """\
+Each contender runs in a process of its own. Polars and DuckDB read JSON lines, type their columns and write them to
+Delta; fastavro alone reads the records of a capture and does nothing with them. Tailrace also judges each record's
+place in the arrival order, sorts, and keeps what it refuses. *Time* and *processor* are divided by those of Polars and
+of fastavro."""
+
+
+def write_ingest(figures: Figures, folder: Path) -> list[Path]:
+    """The page in ``folder`` with other figures of ingest; what was written."""
+    before = json.loads((folder / "benchmarks" / "figures.json").read_text())
+    return write_page(before | {"ingest": figures}, folder)
+
+
 def _together(before: Figures, now: Figures) -> Figures:
     """Logs and curves of both, those of ``now`` in place of the former ones of the same name."""
     return {
@@ -96,8 +112,12 @@ def _together(before: Figures, now: Figures) -> Figures:
 
 
 def _heading(one: Figures) -> tuple[str, str]:
+    return f"### {one['title']}", _when(one)
+
+
+def _when(one: Figures) -> str:
     taken = one["taken"]
-    return f"### {one['title']}", f"{taken['at']}, rounds: {taken['rounds']}, load average {taken['load_average']}."
+    return f"{taken['at']}, rounds: {taken['rounds']}, load average {taken['load_average']}."
 
 
 def _machine(figures: Figures) -> str:

@@ -213,7 +213,7 @@ def test_every_type_of_column_is_written_alike_with_and_without_spark(spark: Spa
     found = fingerprint(frame).fingerprint
     for writer in ("spark", "driver"):
         with computed(JOB, result, writer) as results:
-            fingerprints = results.fingerprints[f"windows/{JOB.name}"]
+            fingerprints = results.counted[f"windows/{JOB.name}"].fingerprint
             assert (fingerprints, results.rows[f"windows/{JOB.name}"]) == (found, 3)
             for output in (EVERYTHING, DAY_OF_YEAR):
                 rows = results.tables[f"windows/{JOB.name}"]

@@ -27,7 +27,7 @@ from pipelines.lakehouse.show import plain_rows, rows_of
 from pipelines.plan import watermark_strategy
 from pipelines.plan.definition import ReadTable
 from pipelines.plan.read_range import ReadRange
-from pipelines.replay import builder, size
+from pipelines.replay import builder, evaluate, size
 from pipelines.replay.evaluate import recompute
 from pipelines.replay.run import replay
 from pipelines.replay.summary import RunSummary
@@ -407,3 +407,53 @@ def test_a_range_with_a_carry_is_the_cut_of_the_whole_whether_its_summary_was_ke
     assert len({run.output_fingerprint for run in (passed, again, anew)}) == 1
     after = cut("windows", "window_end"), cut("verdicts", "arrival_time"), cut("dead_letters", "arrival_time")
     assert after == before
+
+
+@pytest.mark.parametrize("job", [JOB, CARRIED], ids=["bounded", "with an initial state"])
+def test_a_range_in_slices_has_the_rows_the_fingerprint_and_the_counts_of_the_range_as_a_whole(
+    spark: SparkSession, tmp_path: Path, job: Job
+) -> None:
+    lakehouse = tmp_path / "lakehouse"
+    _ingest(lakehouse, _records(96))
+    whole = replay(job, EVERYTHING, lakehouse, spark=spark)
+    before = _rows(lakehouse, "windows", job), _rows(lakehouse, "verdicts", job)
+    sliced = replay(job, EVERYTHING, lakehouse, slices=3, spark=spark)
+    assert len(sliced.plan.slices) == 3
+    assert (_rows(lakehouse, "windows", job), _rows(lakehouse, "verdicts", job)) == before
+    for name in ("fingerprints", "output_fingerprint", "rows_written", "counts_by_verdict", "counts_by_reason"):
+        assert getattr(sliced.found, name) == getattr(whole.found, name)
+    assert sliced.found.warnings == []
+    (row,) = [row for row in runs.runs_of(Lakehouse.at(lakehouse), "cars") if row["run_id"] == sliced.run_id]
+    assert (row["status"], row["output_from"], row["output_to"]) == ("succeeded", None, None)
+    assert row["files_planned"] == row["files_read"]
+    assert recompute(sliced.plan, job, Lakehouse.at(lakehouse), spark) == whole.output_fingerprint
+
+
+def test_a_run_that_fails_in_a_later_slice_names_where_to_go_on(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lakehouse = tmp_path / "lakehouse"
+    _ingest(lakehouse, _records(96))
+    plain, days = evaluate.replace_range, []
+
+    def fail(rows: Any, place: Any, name: str, layout: Any, output: OutputRange, about: Any) -> int:
+        days.append(output.from_us)
+        if len(days) > 2:
+            raise OSError("disk full")
+        return plain(rows, place, name, layout, output, about)
+
+    monkeypatch.setattr(evaluate, "replace_range", fail)
+    with pytest.raises(OSError, match="disk full"):
+        replay(JOB, EVERYTHING, lakehouse, slices=2, spark=spark)
+    monkeypatch.undo()
+    (row,) = runs.runs_of(Lakehouse.at(lakehouse), "cars")
+    begun = "2026-01-03T00:00:00Z"
+    assert row["status"] == "failed"
+    assert row["error"] == f"disk full; the slices before {begun} are written: --from {begun} goes on there"
+    written = _rows(lakehouse, "windows", JOB)
+    assert written
+    assert all(window["window_end"] < begun for window in written)
+    replay(JOB, OutputRange(T(begun), None), lakehouse, spark=spark)
+    repaired = _rows(lakehouse, "windows", JOB)
+    replay(JOB, EVERYTHING, lakehouse, spark=spark)
+    assert _rows(lakehouse, "windows", JOB) == repaired

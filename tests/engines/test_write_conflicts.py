@@ -17,6 +17,7 @@ from pipelines.core.model import EVERYTHING, OutputRange
 from pipelines.core.time import DAY, parse_instant
 from pipelines.lakehouse.layout import WINDOWS
 from pipelines.lakehouse.root import Lakehouse
+from pipelines.lakehouse.spark_client import require_client, require_safe_commits
 from pipelines.replay import write
 from pipelines.replay.write import replace_range
 
@@ -116,11 +117,24 @@ def test_a_root_whose_commits_spark_may_overwrite_is_refused_before_anything_is_
             replace_range(frame, lakehouse, "windows/cars", WINDOWS, EVERYTHING, METADATA)
         assert str(caught.value) == (
             "Spark's commits to s3a://bucket/lake may overwrite those of other writers;"
-            f" set {key} to a log store that commits with conditional writes"
+            " run 'make install-s3', which brings a log store that commits with conditional writes, or set"
+            f" {key} to one"
         )
     spark.conf.set(key, "org.example.ConditionalLogStore")
     try:
-        write.require_safe_commits(spark, lakehouse)
+        require_safe_commits(spark, lakehouse)
     finally:
         spark.conf.unset(key)
-    write.require_safe_commits(spark, Lakehouse.at("/tmp/lake"))
+    require_safe_commits(spark, Lakehouse.at("/tmp/lake"))
+
+
+def test_a_store_that_spark_has_no_client_for_is_refused_with_what_to_do(spark: SparkSession) -> None:
+    for root, hint in (
+        ("s3://bucket/lake", "run 'make install-s3'"),
+        ("gs://bucket/lake", "give Spark its client with spark.jars.packages"),
+    ):
+        with pytest.raises(EnvironmentUnfit) as caught:
+            require_client(spark, Lakehouse.at(root))
+        scheme = root.partition("/")[0]
+        assert str(caught.value) == f"Spark has no client for {scheme}//; {hint}; docs/object-stores.md has the details"
+    require_client(spark, Lakehouse.at("/tmp/lake"))

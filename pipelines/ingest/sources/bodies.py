@@ -38,17 +38,14 @@ class Decoder:
         self._many = events == "many"
 
     def chunks(self, messages: Messages) -> Iterator[Chunk]:
-        """As :meth:`chunk`, in pieces, so that a message that is not clean JSON does not slow down all others."""
+        """The events of the messages; a message that cannot be read is refused as a whole. Several chunks, so that a
+        message that is not clean JSON does not slow down all others."""
         found, half = self._at_once(messages), len(messages.body) // 2
         if found is None and half >= _SMALLEST:
             yield from self.chunks(messages.part(slice(half)))
             yield from self.chunks(messages.part(slice(half, None)))
         else:
             yield found or self._one_by_one(messages)
-
-    def chunk(self, messages: Messages) -> Chunk:
-        """The events of the messages; a message that cannot be read is refused as a whole."""
-        return self._at_once(messages) or self._one_by_one(messages)
 
     def _at_once(self, messages: Messages) -> Chunk | None:
         """The events of messages that are one clean object each; None where one is not."""

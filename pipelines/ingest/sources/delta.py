@@ -20,6 +20,7 @@ from pipelines.core.model import Input
 from pipelines.ingest.readers import CHUNK, Chunk, row_text
 from pipelines.ingest.sources.reader import Bookmark, Portion, partition_notes
 from pipelines.ingest.sources.units import Mapped, Unit, read_units, typed
+from pipelines.lakehouse.object_stores import storage_options
 from pipelines.lakehouse.root import Lakehouse
 
 
@@ -112,7 +113,8 @@ class DeltaReader:
         import pyarrow.dataset as ds
 
         try:
-            table = DeltaTable(self._table.table_uri, version=version)
+            uri = self._table.table_uri
+            table = DeltaTable(uri, version=version, storage_options=storage_options(uri))
             dataset = cast(ds.FileSystemDataset, table.to_pyarrow_dataset())
             if paths is None:
                 return dataset.to_table()

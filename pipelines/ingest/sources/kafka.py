@@ -63,7 +63,7 @@ class KafkaReader:
                 raise self._client.unreachable(error) from None
         self._settings = self._topic_settings()
         if source.time == "broker" and self._settings.get("message.timestamp.type") == "CreateTime":
-            raise self._not_the_broker_s(f"topic {source.topic} keeps")
+            raise self._producer_time(f"topic {source.topic} keeps")
 
     @property
     def identity(self) -> str:
@@ -99,10 +99,10 @@ class KafkaReader:
                 if before != progress.unread:
                     consumer.pause([TopicPartition(topic, number) for number in before - progress.unread])
                 if progress.size >= PORTION_BYTES or len(progress.taken) >= CHUNK:
-                    yield from self._portions(progress, begin)
+                    yield self._portion(progress, begin)
                     begin = dict(progress.reached)
         if progress.reached != begin:
-            yield from self._portions(progress, begin)
+            yield self._portion(progress, begin)
 
     def notes(self, bookmark: Bookmark) -> list[str]:
         """Partitions that were not expected, what retention and compaction removed, and times of producers."""
@@ -157,14 +157,13 @@ class KafkaReader:
         if offset + 1 == end:
             progress.unread.discard(number)
 
-    def _portions(self, progress: _Progress, begin: dict[int, int]) -> Iterator[Portion]:
-        """The messages taken; the last portion has the bookmark behind all of them."""
+    def _portion(self, progress: _Progress, begin: dict[int, int]) -> Portion:
+        """The messages taken since the last portion."""
         messages = self._messages(progress.taken)
         progress.taken, progress.size = [], 0
-        at, size = _bookmark(begin), sum(progress.reached.values()) - sum(begin.values())
-        *chunks, last = self._decoder.chunks(messages)
-        yield from (Portion(chunk, at, 0) for chunk in chunks)
-        yield Portion(last, _bookmark(progress.reached), size)
+        size = sum(progress.reached.values()) - sum(begin.values())
+        bookmark = {str(number): offset for number, offset in progress.reached.items()}
+        return Portion(self._decoder.chunks(messages), bookmark, size)
 
     def _messages(self, taken: Sequence[KafkaMessage]) -> Messages:
         places = [_place(message) for message in taken]
@@ -179,10 +178,10 @@ class KafkaReader:
     def _arrival_us(self, message: KafkaMessage) -> int | None:
         kind, at_ms = message.timestamp()
         if kind == TIMESTAMP_CREATE_TIME and self._source.time == "broker":
-            raise self._not_the_broker_s(f"offset {message.offset()} of input partition {message.partition()} has")
+            raise self._producer_time(f"offset {message.offset()} of input partition {message.partition()} has")
         return None if kind == TIMESTAMP_NOT_AVAILABLE else at_ms * MILLISECOND
 
-    def _not_the_broker_s(self, what: str) -> UsageError:
+    def _producer_time(self, what: str) -> UsageError:
         return UsageError(
             f"{what} the time of its producer (message.timestamp.type is CreateTime), which is no arrival time",
             hint="set the topic's message.timestamp.type to LogAppendTime before it is written, or say 'time: producer'"
@@ -198,10 +197,6 @@ class KafkaReader:
         except KafkaException:
             return {}
         return {name: entry.value for name, entry in found.items() if entry.value is not None}
-
-
-def _bookmark(offsets: dict[int, int]) -> Bookmark:
-    return {str(number): offset for number, offset in offsets.items()}
 
 
 def _place(message: KafkaMessage) -> tuple[int, int]:

@@ -16,12 +16,12 @@ Bookmark = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Some messages in the order of the source, and the bookmark behind them.
+    """Some messages in the order of the source, in chunks that can be read once, and the bookmark behind them.
 
-    ``size`` is what the portion adds to :meth:`Reader.size`.
+    ``size`` is how much of :meth:`Reader.size` they are.
     """
 
-    chunk: Chunk
+    chunks: Iterable[Chunk]
     bookmark: Bookmark
     size: int
 

@@ -48,7 +48,7 @@ class Mapped:
     @property
     def required(self) -> list[str]:
         """The columns that the source must have."""
-        return list(self._names.values())
+        return list(dict.fromkeys(self._names.values()))
 
     @property
     def optional(self) -> list[str]:
@@ -58,13 +58,11 @@ class Mapped:
     @property
     def types(self) -> pa.Schema:
         """The types of all these columns; a body is text."""
-        names = {**self._names, **self._optional}
-        return pa.schema(
-            [
-                (theirs, pa.string() if ours == "body" else self._schema.field(ours).type)
-                for ours, theirs in names.items()
-            ]
-        )
+        fields: dict[str, pa.Field] = {}
+        for ours, theirs in {**self._names, **self._optional}.items():
+            field = pa.field("body", pa.string()) if ours == "body" else self._schema.field(ours)
+            fields.setdefault(theirs, field.with_name(theirs))
+        return pa.schema(fields.values())
 
     def among(self, there: Sequence[str], where: str) -> dict[str, str]:
         """Where each column that is wanted stands in ``there``, in any case; :class:`DataRefused` if it does not."""
@@ -83,23 +81,31 @@ class Mapped:
         """The chunk under our names; a whole number as arrival time is milliseconds since 1970."""
         names = {**self._names, **self._optional}
         columns = {ours: found.columns[theirs] for ours, theirs in names.items() if theirs in found.columns}
-        return replace(found, columns={**columns, "arrival_time": _instants(columns["arrival_time"])})
+        ours_by_theirs = {theirs: ours for ours, theirs in names.items()}
+        return replace(
+            found,
+            columns={**columns, "arrival_time": _instants(columns["arrival_time"])},
+            lacking={index: ours_by_theirs[theirs] for index, theirs in found.lacking.items()},
+        )
 
-    def chunk(self, found: Chunk) -> Chunk:
-        """A chunk under our names as the chunk to be judged."""
+    def chunks(self, found: Chunk) -> Iterator[Chunk]:
+        """A chunk under our names as the chunks to be judged."""
         if self._decoder is None:
-            return found
+            yield found
+            return
         keys = {name: typed(found.columns[name], kind) for name, kind in _KINDS.items()}
-        lacking = {
+        unfit = {
             index: f"{name} is missing or does not fit"
             for name, values in keys.items()
             for index, value in enumerate(values)
             if value is None
         }
-        good = [index for index in range(len(found.positions)) if index not in lacking]
+        refused = [Refused(found.raw(index), why, found.source, found.positions[index]) for index, why in unfit.items()]
+        yield Chunk(found.source, [], {}, found.raw, [*found.refused, *refused], found.ignored)
+        good = [index for index in range(len(found.positions)) if index not in unfit]
         bodies = found.columns["body"]
         bodies = bodies.to_pylist() if isinstance(bodies, pa.Array) else bodies
-        decoded = self._decoder.chunk(
+        yield from self._decoder.chunks(
             Messages(
                 source=found.source,
                 input_partition=[keys["input_partition"][index] or 0 for index in good],
@@ -109,10 +115,6 @@ class Mapped:
                 position=[found.positions[index] for index in good],
             )
         )
-        refused = [
-            Refused(found.raw(index), why, found.source, found.positions[index]) for index, why in lacking.items()
-        ]
-        return replace(decoded, refused=[*found.refused, *refused, *decoded.refused], ignored=found.ignored)
 
 
 _KINDS = {"input_partition": pa.int64(), "sequence": pa.int64(), "arrival_time": TIMESTAMP}
@@ -136,7 +138,7 @@ def read_units(units: Iterable[Unit], mapped: Mapped, bookmark: Bookmark, until_
             at: Bookmark = {"unit": unit.name, "partitions": sorted(seen)}
             if ended or not is_last:
                 at["taken"] = dict(taken)
-            yield Portion(mapped.chunk(_only(chunk, keep)), at, unit.size if is_last else 0)
+            yield Portion(mapped.chunks(_only(chunk, keep)), at, unit.size if is_last else 0)
         if ended:
             return
 
@@ -183,8 +185,13 @@ def _only(chunk: Chunk, keep: Sequence[int] | None) -> Chunk:
         else [values[index] for index in keep]
         for name, values in chunk.columns.items()
     }
-    positions = [chunk.positions[index] for index in keep]
-    return replace(chunk, columns=columns, positions=positions, raw=lambda index: chunk.raw(keep[index]))
+    return replace(
+        chunk,
+        columns=columns,
+        positions=[chunk.positions[index] for index in keep],
+        raw=lambda index: chunk.raw(keep[index]),
+        lacking={new: chunk.lacking[old] for new, old in enumerate(keep) if old in chunk.lacking},
+    )
 
 
 def typed(values: Sequence[Any] | pa.Array, kind: pa.DataType) -> list[int | None]:

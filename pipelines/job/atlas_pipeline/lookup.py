@@ -14,7 +14,7 @@ from pipelines.job.atlas_pipeline.documents import Documents, internal_name
 from pipelines.job.atlas_pipeline.match import condition
 from pipelines.job.atlas_pipeline.scope import Scope
 from pipelines.job.atlas_pipeline.text import Doc, Items
-from pipelines.job.atlas_pipeline.values import Guess, Value, column_value, settled
+from pipelines.job.atlas_pipeline.values import Guess, Value, settled
 from pipelines.job.sql.types import Record
 
 _LEFT, _RIGHT = "document", "found"
@@ -88,7 +88,7 @@ def _collection(
         raise scope.refused("$lookup needs the name of a collection in 'from', like {db: 'plant', coll: 'machines'}")
     name = reference_name(collection)
     if name in references:
-        return name, {one.name: column_value(one) for one in references[name].columns}, None
+        return name, scope.shared.fields_of(references[name].columns), None
     if guesses is None:
         raise scope.refused(
             f"collection '{collection}' is not declared; give its columns as references.{name},"

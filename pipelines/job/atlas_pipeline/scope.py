@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from pipelines.core.columns import stored_name
 from pipelines.core.errors import did_you_mean
 from pipelines.core.expressions import quoted
+from pipelines.core.query import Column
 from pipelines.job.atlas_pipeline.text import Doc, Items, Refused
 from pipelines.job.atlas_pipeline.values import (
     Guess,
     Mixed,
     Value,
+    column_value,
     conformed,
     fields_of,
     kind_of,
@@ -47,6 +50,8 @@ class Shared:
     guards: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     variables: int = 0
+    mentioned: frozenset[str] = frozenset()
+    """The names of fields that the pipeline mentions."""
     opened: Guess | None = None
     """Where fields that nobody declared are gathered, if they are allowed."""
 
@@ -54,6 +59,12 @@ class Shared:
         """A name that no column and no other variable has."""
         self.variables += 1
         return f"__v{self.variables}"
+
+    def fields_of(self, columns: Iterable[Column]) -> dict[str, Value]:
+        """Columns as the fields of a document, under the names that the pipeline uses for them."""
+        names = {stored_name(name): name for name in sorted(self.mentioned)}
+        names |= {name: name for name in self.mentioned}
+        return {names.get(one.name, one.name): column_value(one) for one in columns}
 
     def note(self, text: str) -> None:
         """Keep a note, once."""

@@ -20,8 +20,8 @@ from pipelines.job.atlas_pipeline.match import condition
 from pipelines.job.atlas_pipeline.operators import OPERATORS
 from pipelines.job.atlas_pipeline.projection import add_fields, project, replace_root, replace_with, unset
 from pipelines.job.atlas_pipeline.scope import Scope, Shared, shown
-from pipelines.job.atlas_pipeline.text import Doc, Items, Processor, Refused
-from pipelines.job.atlas_pipeline.values import Guess, Value, column_value, element_of, fields_of, kind_of, record, want
+from pipelines.job.atlas_pipeline.text import Doc, Items, Processor, Refused, names_in
+from pipelines.job.atlas_pipeline.values import Guess, Value, element_of, fields_of, kind_of, record, want
 from pipelines.job.atlas_pipeline.window import (
     WINDOWS,
     WindowStage,
@@ -75,7 +75,8 @@ def translate(
     stages = [_Stage.of(one, index) for index, one in enumerate(processor.pipeline)]
     if not stages or stages[0].name != "$source":
         raise Refused("the first stage of a pipeline is $source", processor.pipeline.line)
-    reading = _Reading(Shared(OPERATORS), references, guesses)
+    mentioned = frozenset(names_in(processor.pipeline))
+    reading = _Reading(Shared(OPERATORS, mentioned=mentioned), references, guesses)
     with_label = stages[0]
     try:
         reading.begin(with_label, input_name, columns)
@@ -133,7 +134,7 @@ class _Reading:
         body = stage.body
         if not isinstance(body, Doc):
             raise Refused("$source needs a document of settings")
-        fields = {one.name: column_value(one) for one in columns}
+        fields = self.shared.fields_of(columns)
         guess = self.guesses.documents if self.guesses is not None else None
         if guess is not None:
             fields |= {name: Value(quoted(name), kind, True) for name, kind in guess.fields.items()}

@@ -101,8 +101,9 @@ def read_value(text: str) -> Any:
 def read_processors(text: str) -> list[Processor]:
     """The processors of a text: an array of stages, ``{name, pipeline, options}``, or a script that creates them.
 
-    Of a script they are those of ``sp.createStreamProcessor(...)``; without one the longest that ``sp.process`` runs,
-    or else the one array that begins with ``$source``. Refused if there is none.
+    Of a script they are those of ``sp.createStreamProcessor(...)``; without one those that it assigns as
+    ``{name, pipeline}``; else the longest that ``sp.process`` runs, or else the longest array that begins with
+    ``$source``. Refused if there is none.
     """
     try:
         value = read_value(text)
@@ -154,7 +155,14 @@ def _script(text: str) -> list[Processor]:
         except Refused:
             reader.at = start
         reader.at = start + 1
-    return list(created.values()) or _longest(run) or _longest(_assigned(values))
+    return list(created.values()) or _defined(values) or _longest(run) or _longest(_assigned(values))
+
+
+def _defined(values: Mapping[str, Any]) -> list[Processor]:
+    """The processors that a script assigns as ``{name, pipeline}``, alone or in an array, and creates in a loop."""
+    parts = [part for one in values.values() for part in (one if isinstance(one, Items) else [one])]
+    found = [_processor(part) for part in parts if isinstance(part, Doc) and isinstance(part.get("pipeline"), Items)]
+    return [one for one in found if _has_source(one.pipeline)]
 
 
 def _longest(processors: list[Processor]) -> list[Processor]:
@@ -182,6 +190,19 @@ def _called(method: str, arguments: list[Any]) -> Processor:
 
 def _has_source(value: Items) -> bool:
     return bool(value) and isinstance(value[0], Doc) and "$source" in value[0]
+
+
+def names_in(value: Any) -> Iterator[str]:
+    """Every name that could be that of a field: the keys of documents, and the parts of paths and other texts."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from () if key.startswith("$") else key.split(".")
+            yield from names_in(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from names_in(inner)
+    elif isinstance(value, str):
+        yield from value.lstrip("$").split(".")
 
 
 class _Reader:
@@ -261,10 +282,17 @@ class _Reader:
         if name in _CONSTRUCTORS and self.skip("("):
             return _constructed(name, list(self.listed(")")), line)
         if name in self.values:
-            return self.values[name]
+            return self._property(self.values[name])
         if self._lenient and not self.ahead("(") and not self.ahead("."):
             return Unknown(name)
         raise Refused(f"'{name}' is not a value that can be read; write it out as a literal", line)
+
+    def _property(self, value: Any) -> Any:
+        """The part of a variable's document that the next tokens name, as in ``job.pipeline``; else the value."""
+        while isinstance(value, Doc) and self.ahead(".", "name") and self.tokens[self.at + 1].text in value:
+            value = value[self.tokens[self.at + 1].text]
+            self.at += 2
+        return value
 
     def listed(self, end: str) -> Iterator[Any]:
         """The values up to the mark ``end``, with commas between them and perhaps behind the last."""

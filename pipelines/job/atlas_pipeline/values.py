@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pipelines.core.columns import stored_property
 from pipelines.core.expressions import quoted
 from pipelines.core.query import Column
 from pipelines.job.atlas_pipeline.text import Instant
@@ -126,12 +127,15 @@ _KINDS["null"] = "null"
 
 
 def want(value: Value, kind: Type) -> None:
-    """Take note that an undeclared field is used as this type; the first use that needs a type decides."""
+    """Take note that an undeclared field is used as this type; the first use that needs a type decides.
+
+    A field used with a whole number is taken as DOUBLE: its values may have fractions.
+    """
     if isinstance(value.type, Guess) and kind_of(value.type) == "open" and kind != NULL:
         if isinstance(kind, Array):
             value.type.element = Guess(None if kind.element == NULL else kind.element)
         else:
-            value.type.found = kind
+            value.type.found = FLOAT if kind == BIGINT else kind
 
 
 def whole(kind: Kind) -> bool:
@@ -181,7 +185,8 @@ def step_into(value: Value, name: str, fresh: Callable[[], str]) -> Value | None
         return Value(f"array_compact(transform({value.sql}, {variable} -> {inner.sql}))", Array(settled(inner.type)))
     if isinstance(value.type, Map):
         return Value(f"{value.sql}[{text_sql(name)}]", value.type.value, True)
-    return dict(fields_of(value)).get(name)
+    fields = dict(fields_of(value))
+    return fields.get(name) or fields.get(stored_property(name))
 
 
 def ddl(kind: Type) -> str:

@@ -86,6 +86,7 @@ def _parsed(job: Imported, definition: Definition) -> Script | None:
         return parse(definition.script)
     except Refused as refused:
         job.refusals.append(str(refused.at(definition.script_file)))
+        job.is_readable = False
         return None
 
 
@@ -208,8 +209,8 @@ def _times(select: Select, times: Mapping[str, set[str]]) -> set[str]:
 
 
 def _is_time(value: exp.Expr, known: set[str]) -> bool:
-    if isinstance(value, exp.Column):
-        return value.name.lower() in known
+    if isinstance(value, exp.Column) and value.name.lower() in known:
+        return True
     return any(is_timestamp(node) for node in value.walk())
 
 

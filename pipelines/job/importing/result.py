@@ -15,7 +15,8 @@ from pipelines.job.load import load_job
 class Imported:
     """One job. ``guesses`` are what no source contains, ``refusals`` what was left out: either can change results.
 
-    ``open_points`` are questions that the product's pages leave open and that the query touches.
+    ``open_points`` are questions that the product's pages leave open and that the query touches. A job whose script
+    could not be read (``is_readable``) has a job file without inputs, which does not load.
     """
 
     job: str
@@ -26,6 +27,7 @@ class Imported:
     open_points: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
+    is_readable: bool = True
 
     @property
     def exit_code(self) -> int:
@@ -67,6 +69,8 @@ class Imported:
                 self.files.append(str(folder / name))
         except OSError as error:
             raise UsageError(f"cannot write: {error.strerror}", file=str(error.filename or folder)) from None
+        if not self.is_readable:
+            return
         try:
             load_job(folder / f"{self.job}.yaml")
         except TailraceError as error:

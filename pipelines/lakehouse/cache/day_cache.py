@@ -86,7 +86,7 @@ def keep(lakehouse: Lakehouse, name: str, rows: pa.Table) -> None:
 
     def write(table: DeltaTable | None) -> None:
         if table is None:
-            write_deltalake(lakehouse.uri(name), rows, mode="error", partition_by=["setting"], commit_properties=about)
+            lakehouse.create(name, rows, mode="error", partition_by=["setting"], commit_properties=about)
         else:
             only = f"setting = '{setting}'"
             write_deltalake(table, rows, mode="overwrite", predicate=only, commit_properties=about)

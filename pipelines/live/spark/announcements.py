@@ -8,6 +8,7 @@ be wrong: the log has a partition that had not been known, or the state was save
 from __future__ import annotations
 
 import json
+import shutil
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -16,18 +17,20 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import PyFileSystem
 
 from pipelines.core.errors import UsageError
 from pipelines.core.model import Job
+from pipelines.lakehouse import object_stores
 from pipelines.lakehouse.layout import arrivals_table
 from pipelines.lakehouse.root import Lakehouse
+from pipelines.live.saved import ENCODING
 from pipelines.live.state.messages import first_punctuation_us
 
-STATE_FORMAT = 4
-"""The format of the state in the checkpoints. Raise it whenever a pickled class changes."""
+STATE_FORMAT = ENCODING.schema
+"""The format of the state in the checkpoints: another one is never read."""
 _COLUMNS = pa.schema([("generation", pa.int32()), ("number", pa.int64()), ("body", pa.string())])
 
 
@@ -46,25 +49,41 @@ class Announcement:
     rows: int
     commits: list[dict[str, Any]] = field(default_factory=list)
     end_of_log: bool = False
-    state_format: int = 0
+    state_format: str | int = 0
 
 
 def control_uri(lakehouse: Lakehouse, job: Job) -> str:
     """The table's address."""
-    return f"{lakehouse.root}/_control/{job.name}"
+    return lakehouse.uri(_control_table(job))
 
 
 def checkpoint_uri(lakehouse: Lakehouse, job: Job, generation: int) -> str:
     """The folder in which Spark keeps what the stream has read, and its state."""
-    return f"{lakehouse.root}/_checkpoints/{job.name}/{generation}"
+    return f"{lakehouse.root}/{_checkpoint(job, generation)}"
+
+
+def remove_checkpoint(lakehouse: Lakehouse, job: Job, generation: int) -> None:
+    """Remove that folder, where it is there."""
+    if lakehouse.is_local:
+        shutil.rmtree(lakehouse.folder / _checkpoint(job, generation), ignore_errors=True)
+    else:
+        object_stores.remove_folder(lakehouse.root, _checkpoint(job, generation))
+
+
+def _checkpoint(job: Job, generation: int) -> str:
+    return f"_checkpoints/{job.name}/{generation}"
+
+
+def _control_table(job: Job) -> str:
+    return f"_control/{job.name}"
 
 
 def latest(lakehouse: Lakehouse, job: Job) -> Announcement | None:
     """The last announcement, or None for a stream that never ran."""
-    uri = control_uri(lakehouse, job)
-    if not DeltaTable.is_deltatable(uri):
+    table = lakehouse.open(_control_table(job))
+    if table is None:
         return None
-    rows = DeltaTable(uri).to_pyarrow_table()
+    rows = table.to_pyarrow_table()
     best = max(rows.to_pylist(), key=lambda row: (row["generation"], row["number"]), default=None)
     if best is None:
         return None
@@ -131,7 +150,7 @@ def _following(before: Announcement, tables: Mapping[str, DeltaTable], end_of_lo
 
 def _written(lakehouse: Lakehouse, job: Job, made: Announcement) -> Announcement:
     row = {"generation": [made.generation], "number": [made.number], "body": [json.dumps(asdict(made))]}
-    write_deltalake(control_uri(lakehouse, job), pa.table(row, schema=_COLUMNS), mode="append")
+    lakehouse.create(_control_table(job), pa.table(row, schema=_COLUMNS), mode="append")
     return made
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -11,8 +10,9 @@ import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StructField, StructType
 
+from pipelines.core.errors import DataRefused
 from pipelines.core.model import Job
-from pipelines.live.engine import LiveEngine
+from pipelines.live.saved import ENCODING, engine_of
 from pipelines.live.spark.workers import trust_archives
 from pipelines.live.state.messages import Message
 from pipelines.live.state.output import Output
@@ -20,7 +20,7 @@ from pipelines.live.state.output import Output
 INPUT_TYPE = "key STRING, kind STRING, input STRING, file STRING, row_count INT, body BINARY"
 """A :class:`Message` of the job ``key``."""
 OUTPUT_TYPE = "key STRING, output BINARY"
-"""A pickled :class:`~pipelines.live.state.output.Output`."""
+"""A :class:`~pipelines.live.state.output.Output` in the encoding of :mod:`pipelines.live.saved`."""
 _STATE = StructType([StructField("engine", BinaryType())])
 
 
@@ -58,7 +58,7 @@ class LiveOperator(StatefulProcessor):
         ]
         saved = self._state.get()
         output = run_batch(None if saved is None else saved[0], job, messages, self._save)
-        yield pd.DataFrame({"key": [name], "output": [pickle.dumps(output.to_write(job))]})
+        yield pd.DataFrame({"key": [name], "output": [ENCODING.encode(output.to_write(job))]})
 
     def _save(self, state: bytes) -> None:
         self._state.update((state,))
@@ -69,12 +69,16 @@ class LiveOperator(StatefulProcessor):
 
 def run_batch(state: bytes | None, job: Job, messages: Sequence[Message], save: Callable[[bytes], None]) -> Output:
     """One batch of one job: what is final, then ``save`` of the state for the next batch, then what the end of the log
-    gives. ``state`` is what the batch before saved; None: nothing has come yet."""
-    engine: LiveEngine = LiveEngine.new(job) if state is None else pickle.loads(state)  # noqa: S301  # our own
+    gives. ``state`` is what the batch before saved; None: nothing has come yet. Where it is not in the encoding of this
+    version, nothing is saved, and there is nothing but that error."""
+    try:
+        engine = engine_of(state, job)
+    except DataRefused as refused:
+        return Output(error=refused)
     output = engine.step(messages)
     at_end = engine.reached_end
     engine.end_given = engine.end_given or at_end
-    save(pickle.dumps(engine))
+    save(ENCODING.encode(engine))
     if at_end:
         engine.finish(output)
     return output

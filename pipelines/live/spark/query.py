@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Mapping
 
 from pyspark.sql import DataFrame, SparkSession
@@ -13,6 +12,7 @@ from pipelines.core.errors import TailraceError
 from pipelines.core.model import Job
 from pipelines.lakehouse.layout import arrivals_table
 from pipelines.lakehouse.root import Lakehouse
+from pipelines.live.saved import output_of
 from pipelines.live.spark.announcements import Announcement, checkpoint_uri, control_uri
 from pipelines.live.spark.operator import INPUT_TYPE, OUTPUT_TYPE, LiveOperator
 from pipelines.live.spark.results import Fields, Results, StepResults, WindowResults
@@ -23,10 +23,12 @@ from pipelines.live.state.arrivals import LogOutOfOrder
 from pipelines.live.state.compiled_job import CompiledJob
 from pipelines.live.state.messages import ANNOUNCEMENT
 from pipelines.live.state.output import Output, RunCounts
+from pipelines.runtime.cluster import provide_packages
 
 
 def live_session(spark: SparkSession, partitions: int = 1) -> SparkSession:
     """A session of the same Spark for streams: state in RocksDB, one task a job."""
+    provide_packages(spark)
     session = spark.newSession()
     state = "org.apache.spark.sql.execution.streaming.state"
     settings = {
@@ -49,9 +51,9 @@ def operated(messages: DataFrame, jobs: dict[str, Job]) -> DataFrame:
     )
 
 
-def outputs_of(frame: DataFrame) -> dict[str, Output]:
+def outputs_of(frame: DataFrame, jobs: Mapping[str, Job]) -> dict[str, Output]:
     """What a batch gave, by job."""
-    return {row["key"]: pickle.loads(row["output"]) for row in frame.collect()}  # noqa: S301  # packed by this program
+    return {row["key"]: output_of(bytes(row["output"]), jobs[row["key"]]) for row in frame.collect()}
 
 
 def live_query(
@@ -96,7 +98,7 @@ def _writer(
     job: Job, verdicts: LiveTable, results: Results, tables: Mapping[str, LiveTable], counts: RunCounts
 ) -> Callable[[DataFrame, int], None]:
     def write(frame: DataFrame, batch: int) -> None:
-        output = outputs_of(frame).get(job.name)
+        output = outputs_of(frame, {job.name: job}).get(job.name)
         if output is None:
             return
         if output.error is not None:

@@ -78,15 +78,10 @@ class LiveTable:
             "provisional_at": str(emitted + 1) if count(provisional) else "",
         }
         commit = CommitProperties(custom_metadata=metadata, app_transactions=[Transaction(self.application, batch)])
-        if table is None or stale:
-            write_deltalake(
-                table or self.lakehouse.uri(self.name),
-                data,
-                mode="overwrite",
-                schema_mode="overwrite",
-                partition_by=[self.day],
-                commit_properties=commit,
-            )
+        if table is None:
+            self.lakehouse.create(self.name, data, mode="error", partition_by=[self.day], commit_properties=commit)
+        elif stale:
+            write_deltalake(table, data, mode="overwrite", schema_mode="overwrite", commit_properties=commit)
         elif not old:
             write_deltalake(table, data, mode="append", partition_by=[self.day], commit_properties=commit)
         else:

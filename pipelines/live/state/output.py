@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -59,8 +59,12 @@ class WindowResult(NamedTuple):
     values: tuple[Any, ...]
 
 
-Settled: TypeAlias = Callable[[int, Mapping[str, Hashable]], bool]
-"""Is a window emitted that ends at an instant (microseconds), of a group: its keys that are columns, in lower case?"""
+class EndOfLog(Protocol):
+    """What ``end_of_log: hold`` asks of an ordering policy."""
+
+    def settled(self, end_us: int, _: Mapping[str, Hashable]) -> bool:
+        """Is a window emitted that ends at an instant (microseconds), of a group: its keys that are columns, in lower
+        case?"""
 
 
 MISSED = "missed"
@@ -71,13 +75,13 @@ class Slice(NamedTuple):
     """What the outputs of steps at ``[low, high)`` (microseconds) are computed from: by input the rows that they may
     depend on, with the columns of :class:`~pipelines.live.state.rows.Counted` and :data:`MISSED`.
 
-    ``settled`` is set where ``end_of_log: hold`` leaves windows out that were open when the log ended.
+    ``settled_by`` is set where ``end_of_log: hold`` leaves windows out that were open when the log ended.
     """
 
     low: int
     high: int
     rows: dict[str, pa.Table]
-    settled: Settled | None = None
+    settled_by: EndOfLog | None = None
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pipelines.core.steps import Joined, Referenced
 from pipelines.core.values import grouping_key
-from pipelines.live.state.output import Settled
+from pipelines.live.state.output import EndOfLog
 from pipelines.live.steps.expressions import Evaluate
 from pipelines.live.steps.relation import Columns, Order, Relation, then_by
 from pipelines.live.steps.row_by_row import where_true
@@ -20,10 +20,10 @@ Pair = tuple[int, int | None]
 """The places of a left row and of a right row; None: without a partner."""
 
 
-def joined(left: Relation, right: Relation, step: Joined, settled: Settled | None, evaluate: Evaluate) -> Relation:
+def joined(left: Relation, right: Relation, step: Joined, settled_by: EndOfLog | None, evaluate: Evaluate) -> Relation:
     """The pairs that fulfil the whole condition, each at the time of its later row.
 
-    A left row without a partner stays, at the time when one last could come (Q11, Q13), unless ``settled`` leaves it
+    A left row without a partner stays, at the time when one last could come (Q11, Q13), unless ``settled_by`` leaves it
     out.
     """
     buckets = [time // step.unit_us for time in right.times]
@@ -40,8 +40,8 @@ def joined(left: Relation, right: Relation, step: Joined, settled: Settled | Non
     structs = {step.left.name: left.struct(), step.right.name: right.struct()}
     pairs = _completed(near, len(left), structs, step, evaluate)
     wait_us = max(step.to_units, 0) * step.unit_us
-    if settled is not None:
-        pairs = [pair for pair in pairs if pair[1] is not None or settled(left.times[pair[0]] + wait_us, {})]
+    if settled_by is not None:
+        pairs = [pair for pair in pairs if pair[1] is not None or settled_by.settled(left.times[pair[0]] + wait_us, {})]
     times = [
         left.times[one] + wait_us if other is None else max(left.times[one], right.times[other]) for one, other in pairs
     ]

@@ -109,10 +109,10 @@ class _Computed:
                 source_rows = self.relation(source, inner)
                 by_start = self.job.profile == "atlas" and source_rows.kind == EVENT
                 missed = self.missed if by_start else None
-                found = windowed(source_rows, rows, wanted, missed, self.given.settled, evaluate)
+                found = windowed(source_rows, rows, wanted, missed, self.given.settled_by, evaluate)
             case Joined(left, right):
                 sides = self.relation(left.rows, inner), self.relation(right.rows, inner)
-                found = joined(*sides, rows, self.given.settled, evaluate)
+                found = joined(*sides, rows, self.given.settled_by, evaluate)
             case Referenced(side):
                 found = self._referenced(self.relation(side.rows, inner), rows)
             case United(branches):

@@ -89,7 +89,7 @@ class SlicedRows:
         """Give what the end of the log makes complete."""
         rest = self._slice(FOREVER)
         if rest is not None and self.compiled.job.end_of_log == "hold":
-            rest = rest._replace(settled=policy.settled)
+            rest = rest._replace(settled_by=policy)
         output.provisional_slice = rest
 
     def _slice(self, high: int) -> Slice | None:

@@ -15,7 +15,7 @@ from pipelines.core.model import AnyOf, Grid, Session, SimpleWindow, Window
 from pipelines.core.steps import Windowed
 from pipelines.core.values import grouping_key, order_key
 from pipelines.live.state.columns import Numbers, numbered
-from pipelines.live.state.output import Settled
+from pipelines.live.state.output import EndOfLog
 from pipelines.live.state.rows import Row
 from pipelines.live.steps.aggregates import Aggregator, expressions_of
 from pipelines.live.steps.expressions import Evaluate
@@ -42,10 +42,10 @@ def windowed(
     step: Windowed,
     wanted: tuple[int, int],
     missed: Missed | None,
-    settled: Settled | None,
+    settled_by: EndOfLog | None,
     evaluate: Evaluate,
 ) -> Relation:
-    """The windows that end in the range ``wanted``, without those that ``settled`` leaves out.
+    """The windows that end in the range ``wanted``, without those that ``settled_by`` leaves out.
 
     ``missed`` is set for documents of atlas, which count in ``[start, end)`` unless they came too late for it (A5, A6).
     """
@@ -84,16 +84,18 @@ def windowed(
     }
     kind = ("window", *(str(found[text].type) for text in keys))
     found_windows = Relation.sorted(times, orders, columns, origin, kind)
-    return found_windows if settled is None else found_windows.take(_settled(found_windows, step, settled))
+    return found_windows if settled_by is None else found_windows.take(_settled(found_windows, step, settled_by))
 
 
-def _settled(windows: Relation, step: Windowed, settled: Settled) -> list[int]:
+def _settled(windows: Relation, step: Windowed, settled_by: EndOfLog) -> list[int]:
     """The places of windows that were not open when the log ended."""
     names = [one.expression.strip("`").lower() for one in step.keys]
     keys = zip(*(windows.columns[one.name].to_pylist() for one in step.keys), strict=True)
     groups = [dict(zip(names, map(grouping_key, key), strict=True)) for key in keys] or [{}] * len(windows)
     return [
-        place for place, (end_us, group) in enumerate(zip(windows.times, groups, strict=True)) if settled(end_us, group)
+        place
+        for place, (end_us, group) in enumerate(zip(windows.times, groups, strict=True))
+        if settled_by.settled(end_us, group)
     ]
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -315,6 +317,25 @@ def test_bicep_and_terraform_say_the_same_as_a_template(
     assert set(columns(job, "cars")) == {"plate", "at", "kmh"}
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "query"),
+    [
+        ("job.bicep", BICEP, "loadTextContent('./query/alerts.asaql', 'utf-8')"),
+        ("job.tf", TERRAFORM, 'file("${path.module}/query/alerts.asaql")'),
+    ],
+)
+def test_a_script_in_a_file_of_its_own_is_loaded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, query: str
+) -> None:
+    (tmp_path / name).write_text(re.sub(r"'''.*?'''|<<QUERY.*?QUERY\n", lambda _: f"{query}\n", text, flags=re.DOTALL))
+    (tmp_path / "query").mkdir()
+    assert run(["import", "asa", str(tmp_path / name), "--out", str(tmp_path / "out")]) == 2
+    assert f"query{os.sep}alerts.asaql: cannot be read: No such file" in capsys.readouterr().err
+    (tmp_path / "query/alerts.asaql").write_text("SELECT plate INTO fined FROM cars TIMESTAMP BY at WHERE kmh > 50")
+    _, (found,) = imported(capsys, "asa", tmp_path / name, "--out", tmp_path / "out")
+    assert (found["job"], found["refusals"]) == ("plant_alerts", [])
+
+
 @pytest.mark.parametrize("name", ["job.bicep", "job.tf", "t.json", "s.asaql", "p.js"])
 def test_damaged_text_is_read_or_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     whole = {
@@ -339,7 +360,8 @@ def test_what_is_refused_names_its_place_and_the_files_are_there(
     (tmp_path / "cars.asaql").write_text("SELECT plate FROM cars\nFULL OUTER JOIN exits ON 1 = 1")
     code, (found,) = imported(capsys, "asa", tmp_path / "cars.asaql", "--out", tmp_path / "out")
     assert code == 1
-    assert any("cars.asaql:2:1: FULL" in one for one in found["refusals"])
+    assert len(found["refusals"]) == 1
+    assert "cars.asaql:2:1: FULL" in found["refusals"][0]
     assert (tmp_path / "out" / "cars.yaml").exists()
 
 
@@ -388,6 +410,22 @@ def test_a_processor_is_imported_with_guessed_columns(tmp_path: Path, capsys: py
     assert (tmp_path / "out" / "solar_max.json").read_text() == text
 
 
+def test_a_field_compared_with_a_whole_number_may_have_fractions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    match = {"$match": {"amount": {"$gte": 500}, "kind": "topup"}}
+    total = {"$group": {"_id": None, "total": {"$sum": {"$ifNull": ["$fee", 0]}}}}
+    window = {"$tumblingWindow": {"interval": {"size": 10, "unit": "second"}, "pipeline": [total]}}
+    (tmp_path / "fees.json").write_text(json.dumps([SOURCE, match, window, {"$emit": {"connectionName": "k"}}]))
+    imported(capsys, "atlas", tmp_path / "fees.json", "--out", tmp_path / "out")
+    assert columns(job_in(tmp_path / "out", "fees"), "solar") == {
+        "at": "timestamp",
+        "amount": "double",
+        "kind_": "string",
+        "fee": "double",
+    }
+
+
 def test_samples_leave_nothing_to_guess(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "solar.json").write_text(json.dumps(PROCESSOR))
     sample = '{"at": {"$date": "2026-01-01T00:00:00Z"}, "device": "a", "obs": {"watts": {"$numberLong": "5"}}}\n'
@@ -428,6 +466,7 @@ def test_for_people_the_result_is_text(tmp_path: Path, capsys: pytest.CaptureFix
     ("script", "outputs"),
     [
         ("SELECT a, System.Timestamp() AS seen INTO o FROM hub WHERE b > 3", []),
+        ("SELECT a, System.Timestamp AS seen INTO o FROM hub WHERE b > 3", []),
         ("SELECT a INTO o FROM hub WHERE b > 3", ["o"]),
         ("WITH s AS (SELECT a, System.Timestamp() AS seen FROM hub) SELECT a, seen AS t INTO o FROM s", []),
         ("WITH s AS (SELECT a, System.Timestamp() AS seen FROM hub) SELECT * INTO o FROM s", []),

@@ -18,7 +18,10 @@ from pipelines.lakehouse import runs
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.plan.definition import is_settled
 from pipelines.plan.read_range import ReadRange
+from pipelines.plan.stages import describe_plan, stages_of
+from pipelines.replay import builder, size
 from pipelines.replay.builder import LogReads, make_plan
+from pipelines.replay.size import tasks_of
 
 JOB = job()
 NOON = parse_instant("2026-01-01T12:00:00Z")
@@ -165,3 +168,46 @@ def test_a_cold_plan_needs_neither_spark_nor_pandas(lakehouse: Path, tmp_path: P
         [*command, "--lakehouse", str(lakehouse)], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_range_is_cut_at_midnights_or_hours_into_slices_of_as_many_arrivals(lakehouse: Path) -> None:
+    whole = OutputRange(NOON, NOON + 3 * DAY)
+    midnights = [NOON + DAY // 2, NOON + 3 * DAY // 2]
+    two, three = (make_plan(JOB, whole, lakehouse, slices=count) for count in (2, 3))
+    assert [(one.output.from_us, one.output.to_us) for one in two.slices] == [
+        (NOON, midnights[1]),
+        (midnights[1], NOON + 3 * DAY),
+    ]
+    assert [one.output.to_us for one in three.slices] == [*midnights, NOON + 3 * DAY]
+    more = [one.output.to_us for one in make_plan(JOB, whole, lakehouse, slices=9).slices]
+    assert len(more) > 3
+    assert all(end_us is not None and end_us % HOUR == 0 for end_us in more)
+    assert make_plan(JOB, OutputRange(NOON, NOON + HOUR), lakehouse, slices=9).slices == ()
+
+
+def test_a_plan_shows_its_slices_and_the_stages_of_each(lakehouse: Path) -> None:
+    plan = make_plan(JOB, EVERYTHING, lakehouse, slices=2)
+    assert plan.as_dict()["slices"] == [
+        {"output_from": None, "output_to": "2026-01-03T00:00:00Z", "rows": 6, "bytes": plan.slices[0].size_bytes},
+        {"output_from": "2026-01-03T00:00:00Z", "output_to": None, "rows": 3, "bytes": plan.slices[1].size_bytes},
+    ]
+    assert stages_of(plan) == (*stages_of(plan.slices[0]), *stages_of(plan.slices[1]))
+    assert "in 2 slices, one after another, each committed before the next begins" in describe_plan(plan)
+
+
+def test_a_plan_cuts_a_big_range_by_itself_where_slices_read_little_again(
+    lakehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert make_plan(JOB, EVERYTHING, lakehouse).slices == ()
+    monkeypatch.setattr(builder, "MOST_ROWS_OF_A_SLICE", 4)
+    assert len(make_plan(JOB, EVERYTHING, lakehouse).slices) == 3
+    monkeypatch.setattr(builder, "MOST_READ_AGAIN", 0.9)
+    assert make_plan(JOB, EVERYTHING, lakehouse).slices == ()
+    assert make_plan(JOB, EVERYTHING, lakehouse, slices=1).slices == ()
+
+
+def test_tasks_grow_with_the_arrivals(lakehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = make_plan(JOB, EVERYTHING, lakehouse)
+    assert tasks_of(plan) == 1
+    monkeypatch.setattr(size, "TASK_BYTES", plan.size_bytes // 10)
+    assert tasks_of(plan) in (10, 11)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,9 @@ from deltalake import DeltaTable, write_deltalake
 from source_rows import event, ingest, keys, rows, source_job
 
 from pipelines.core.errors import DataRefused, UsageError
+from pipelines.core.model import Job
+from pipelines.ingest.sources import bodies
+from pipelines.ingest.values import decode_json
 
 FIELDS = "{arrival_time: Enqueued, input_partition: PartitionId, sequence: Number%s}"
 
@@ -150,3 +154,64 @@ def test_a_dump_of_kcat_is_read_with_times_in_milliseconds(tmp_path: Path) -> No
         17,
         1,
     )
+
+
+def dump_job(tmp_path: Path, fields: str, more: str = "") -> Job:
+    return source_job(f"{{kind: files, format: jsonl, path: '{tmp_path}/dump.jsonl', fields: {fields}{more}}}")
+
+
+def demanding(of: Job) -> Job:
+    """The job, as a script with CREATE TABLE makes its input."""
+    return dataclasses.replace(of, inputs=tuple(dataclasses.replace(part, complete=True) for part in of.inputs))
+
+
+def test_undeclared_keys_are_counted_in_lines_and_in_bodies(tmp_path: Path) -> None:
+    of = dump_job(tmp_path, FIELDS % ", body: Body", ", body: json")
+    line = {"Enqueued": "2026-01-01T12:00:00Z", "PartitionId": 0, "Number": 1, "topic": "t"}
+    write(tmp_path / "dump.jsonl", "jsonl", [line | {"Body": json.dumps(event(1) | {"color": "red"})}])
+    assert ingest(of, tmp_path / "house").warnings == (
+        "'color' is not a column of input cars; it was ignored in 1 record(s)",
+        "'topic' is not a column of input cars; it was ignored in 1 record(s)",
+    )
+
+
+@pytest.mark.parametrize("until", ["2026-01-01T12:03:00Z", None])
+def test_files_must_have_the_columns_that_create_table_demands(tmp_path: Path, until: str | None) -> None:
+    of = demanding(dump_job(tmp_path, FIELDS % ", booth: Booth"))
+    complete = [row(0, n, f"0{n}:00") for n in range(3)]
+    complete[1].pop("Booth")
+    write(tmp_path / "dump.jsonl", "jsonl", [*complete, row(1, 1, "05:00"), row(0, 3, "02:30")])
+    summary = ingest(of, tmp_path / "house", until)
+    assert keys(of, tmp_path / "house") == [(0, 0), (0, 2), (0, 3), *([] if until else [(1, 1)])]
+    (refused,) = summary.refused
+    assert (refused.position, refused.reason) == (2, "booth: is missing, which CREATE TABLE demands (Q29)")
+
+
+def test_the_rows_behind_a_cut_keep_what_they_lack(tmp_path: Path) -> None:
+    of = demanding(dump_job(tmp_path, FIELDS % ", booth: Booth"))
+    later = row(0, 2, "05:00")
+    later.pop("Booth")
+    write(tmp_path / "dump.jsonl", "jsonl", [row(0, 1, "01:00"), later])
+    assert ingest(of, tmp_path / "house", "2026-01-01T12:03:00Z").quarantined == 0
+    (refused,) = ingest(of, tmp_path / "house").refused
+    assert (refused.position, refused.reason) == (2, "booth: is missing, which CREATE TABLE demands (Q29)")
+
+
+def test_one_field_may_be_two_columns(tmp_path: Path) -> None:
+    of = dump_job(tmp_path, "{arrival_time: at, input_partition: p, sequence: o}")
+    write(tmp_path / "dump.jsonl", "jsonl", [{"at": "2026-01-01T12:00:00Z", "p": 0, "o": 1, "booth": "a", "n": 1}])
+    assert ingest(of, tmp_path / "house").appended == 1
+    (found,) = rows(of, tmp_path / "house")
+    assert (found["arrival_time"], found["at"]) == ("2026-01-01T12:00:00Z", "2026-01-01T12:00:00Z")
+
+
+def test_one_bad_body_does_not_slow_down_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded: list[bytes] = []
+    monkeypatch.setitem(bodies._FORMATS, "json", lambda body: [decoded.append(body) or decode_json(body.decode())])
+    of = dump_job(tmp_path, FIELDS % ", body: Body", ", body: json")
+    line = {"Enqueued": "2026-01-01T12:00:00Z", "PartitionId": 0}
+    lines = [line | {"Number": n, "Body": json.dumps(event(n)) if n != 700 else "{"} for n in range(2000)]
+    write(tmp_path / "dump.jsonl", "jsonl", lines)
+    summary = ingest(of, tmp_path / "house")
+    assert (summary.appended, summary.quarantined) == (1999, 1)
+    assert len(decoded) < 500

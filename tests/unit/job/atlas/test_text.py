@@ -73,6 +73,18 @@ def test_a_script_gives_the_processors_that_it_creates() -> None:
     assert busy.pipeline[0]["$source"]["connectionName"] == Unknown("SOURCE_NAME")
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        "job = {name: 'a', pipeline: [{$source: {}}]}\nsp.createStreamProcessor(job.name, job.pipeline)",
+        "load('common.js')\nconst jobs = [{name: 'a', pipeline: [{$source: {}}]}]\njobs.forEach(j => sp.run(j))",
+    ],
+)
+def test_a_script_may_name_the_parts_of_its_processors(script: str) -> None:
+    (one,) = read_processors(script)
+    assert (one.name, one.pipeline) == ("a", [{"$source": {}}])
+
+
 def test_without_a_call_the_stages_are_those_assigned() -> None:
     (one,) = read_processors("s = {$source: {topic: 'a'}}\nw = {$match: {x: 1}}")
     assert ([next(iter(stage)) for stage in one.pipeline], one.assembled) == (["$source", "$match"], True)
