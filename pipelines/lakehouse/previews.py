@@ -116,7 +116,7 @@ def find_preview(lakehouse: Lakehouse, job_name: str, name: str) -> Preview:
 def drop_preview(lakehouse: Lakehouse, preview: Preview) -> None:
     """Remove the side tables of a preview."""
     for table in preview.run["versions_written"]:
-        _remove(lakehouse, table)
+        remove_table(lakehouse, table)
 
 
 def drop_expired(lakehouse: Lakehouse, job_name: str) -> list[str]:
@@ -138,7 +138,7 @@ def _is_there(lakehouse: Lakehouse, preview: Preview) -> bool:
     return all(table is not None and table.version() == version for table, version in tables)
 
 
-def _remove(lakehouse: Lakehouse, name: str) -> None:
+def remove_table(lakehouse: Lakehouse, name: str) -> None:
     """Remove a table: first its commits, newest first, so that until the last one is gone it can be opened."""
     table = lakehouse.open(name)
     if table is None:

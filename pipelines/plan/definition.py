@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from pipelines.core.model import OutputRange
@@ -175,13 +175,17 @@ class Plan:
     writer: Writer = "spark"
     references: tuple[ReadReference, ...] = ()
     paths: tuple[Path, ...] = ()
-    slices: tuple[Plan, ...] = ()
     preview: str | None = None
+    slices: tuple[Plan, ...] = ()
 
     @property
     def parts(self) -> tuple[Plan, ...]:
         """What is run, one after another: the slices, or the plan itself."""
         return self.slices or (self,)
+
+    def as_preview(self, folder: str) -> Plan:
+        """The same plan with its results in side tables below ``folder``."""
+        return replace(self, preview=folder, slices=tuple(one.as_preview(folder) for one in self.slices))
 
     @property
     def end_of_log_us(self) -> int | None:

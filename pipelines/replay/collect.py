@@ -136,7 +136,7 @@ def _summed(digests: pa.ChunkedArray) -> Counted:
     """Rows with these hashes."""
     numbers = np.frombuffer(bytes.fromhex("".join(digests.to_pylist())), ">u8").astype(np.uint64)
     # unsigned integers wrap round, which is what adding up modulo 2^64 means
-    sums = numbers.reshape(len(digests), -1).sum(axis=0, dtype=np.uint64)
+    sums = numbers.reshape(-1, 4).sum(axis=0, dtype=np.uint64)
     return Counted(len(digests), tuple(int(part) for part in sums))
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pipelines.batch import engine
 from pipelines.batch.spark.failures import value_refused
 from pipelines.batch.stream_analytics.watermarks.file_order import message_of_disorder
-from pipelines.core.model import EVERYTHING, REASONS, Job, OutputRange
+from pipelines.core.model import REASONS, Job
 from pipelines.core.time import format_instant
 from pipelines.lakehouse.cache import summaries
 from pipelines.lakehouse.layout import result_tables, windows_table
@@ -94,9 +94,10 @@ def _evaluate_part(
     evaluator, layouts = _Evaluator(plan, job, lakehouse, spark, found), dict(result_tables(job))
     about = {"tailrace": "preview" if plan.preview else "replay", "run_id": run_id}
 
-    def write(name: str, place: str, output: OutputRange) -> None:
-        version = replace_range(results.tables[name], lakehouse, place, layouts[name], output, about)
-        found.versions_written[place] = version
+    def write(name: str, place: str) -> None:
+        found.versions_written[place] = replace_range(
+            results.tables[name], lakehouse, place, layouts[name], plan.output, about
+        )
         found.rows_written[place] = results.rows[name]
 
     with ExitStack() as kept:
@@ -112,10 +113,10 @@ def _evaluate_part(
                     evaluator.references  # noqa: B018  # likewise
                 case Compute():
                     results = evaluator.compute(stage, kept)
-                case Replace(one, output):
-                    write(one.table, one.table, output)
+                case Replace(one):
+                    write(one.table, one.table)
                 case WriteAside(one):
-                    write(one.table, stage.place, EVERYTHING)
+                    write(one.table, stage.place)
                 case _ as never:
                     assert_never(never)
     return results.counted

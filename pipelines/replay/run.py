@@ -6,7 +6,6 @@ A failure before the first commit leaves every table as it was. A crash between 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib.metadata
 import platform
@@ -21,7 +20,8 @@ from pipelines.core.model import Job, OutputRange
 from pipelines.core.time import from_datetime, to_datetime
 from pipelines.lakehouse import runs
 from pipelines.lakehouse.damage import damaged_file
-from pipelines.lakehouse.previews import PREVIEW, drop_expired, side_folder
+from pipelines.lakehouse.layout import result_tables
+from pipelines.lakehouse.previews import PREVIEW, drop_expired, remove_table, side_folder
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.plan.definition import Plan, ReadTable
 from pipelines.replay.builder import AsOf, make_plan
@@ -52,16 +52,18 @@ def replay(
     """Plan and run ``job`` over ``output``: half-open, an open end means all of the log on that side.
 
     ``preview`` names a preview: the results go to its side tables, and no other table changes. ``as_of`` reads older
-    versions of the arrival logs; ``slices`` as of :func:`make_plan`, a preview has none; ``planned`` is called with the
-    plan before it runs. See :func:`execute` for the others. Raises :class:`EnvironmentUnfit` before any work if the
-    lakehouse cannot be written, and :class:`UsageError` if an input has no log, or a part of a table of other columns
-    would be replaced.
+    versions of the arrival logs; ``slices`` as of :func:`make_plan`; ``planned`` is called with the plan before it
+    runs. See :func:`execute` for the others. Raises :class:`EnvironmentUnfit` before any work if the lakehouse cannot
+    be written, and :class:`UsageError` if an input has no log, or a part of a table of other columns would be replaced.
     """
     place = Lakehouse.at(lakehouse)
-    plan = make_plan(job, output, place, as_of=as_of, slices=slices if preview is None else 1)
+    plan = make_plan(job, output, place, as_of=as_of, slices=slices)
     if preview is not None:
-        plan, kind = dataclasses.replace(plan, preview=side_folder(job.name, preview)), PREVIEW
+        folder = side_folder(job.name, preview)
+        plan, kind = plan.as_preview(folder), PREVIEW
         drop_expired(place, job.name)
+        for table, _ in result_tables(job):
+            remove_table(place, f"{folder}/{table}")
     planned(plan)
     place.require_writable()
     return execute(plan, job, place, spark=spark, reason=reason, kind=kind, progress=progress, only_run=only_run)

@@ -64,7 +64,7 @@ def around(module, name, after):
 around(runs, "record", True)
 around(write, "write_deltalake", True)
 around(promote, "drop_preview", False)
-around(previews, "_remove", False)
+around(previews, "remove_table", False)
 promote.promote(parse_job(Path(sys.argv[1]).read_text()), "night", sys.argv[3])
 """
 
