@@ -130,8 +130,8 @@ def _object_store(root: str) -> Finding:
         object_stores.write_object(root, "_doctor/written", b"")
         object_stores.remove_folder(root, "_doctor")
     except (EnvironmentUnfit, OSError, ValueError) as error:
-        lines = [line.strip(" \u21b3") for line in str(error).splitlines()]
-        return Finding("lakehouse", False, f"{root}: {lines[-1]}", "see docs/object-stores.md for its settings")
+        remedy = "docs/object-stores.md has the settings of each store"
+        return Finding("lakehouse", False, f"{root}: {object_stores.reason_of(error)}", remedy)
     return Finding("lakehouse", True, f"{root} can be written")
 
 

@@ -6,6 +6,7 @@ Credentials are never passed on: ``deltalake`` finds them in the environment, in
 from __future__ import annotations
 
 import os
+import re
 from typing import Any
 
 from deltalake.fs import DeltaStorageHandler
@@ -15,6 +16,7 @@ from pipelines.runtime.object_stores import s3_endpoint
 
 _UNSAFE_COMMITS = {"AWS_S3_ALLOW_UNSAFE_RENAME": ("1", "true", "on", "yes", "y"), "AWS_CONDITIONAL_PUT": ("disabled",)}
 """Settings of ``deltalake`` that give up conditional writes, by variable."""
+_COLOUR, _CAUSE = re.compile(r"\x1b\[\d+m"), "\u21b3"
 
 
 def is_s3(uri: str) -> bool:
@@ -49,6 +51,13 @@ def remove_folder(root: str, name: str) -> None:
 
 def _files(root: str) -> DeltaStorageHandler:
     return DeltaStorageHandler(root, storage_options(root))
+
+
+def reason_of(error: Exception) -> str:
+    """What went wrong, in one line: of an error with its causes in lines of their own, the last of them."""
+    lines = _COLOUR.sub("", str(error)).strip().splitlines() or [type(error).__name__]
+    causes = [line.strip(_CAUSE + " ") for line in lines if line.lstrip().startswith(_CAUSE)]
+    return causes[-1] if causes else lines[0]
 
 
 def with_account(uri: str) -> str:

@@ -70,7 +70,9 @@ class Lakehouse:
             return None
         except (DeltaError, OSError, ValueError) as error:
             if version is None:
-                raise EnvironmentUnfit(f"the table {table} cannot be opened: {_first_line(error)}") from error
+                raise EnvironmentUnfit(
+                    f"the table {table} cannot be opened: {object_stores.reason_of(error)}"
+                ) from error
             newest = DeltaTable(uri, storage_options=options).version()
             raise UsageError(
                 f"the table {table} cannot be read at version {version}: its newest is {newest}",
@@ -100,7 +102,3 @@ class Lakehouse:
                 f"the lakehouse {self.folder} cannot be written: {error.strerror or error}",
                 hint="choose another folder with --lakehouse, or change its permissions",
             ) from None
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

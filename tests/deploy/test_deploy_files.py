@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 import yaml
 from jsonschema.validators import validator_for
+
+from pipelines.runtime import jars, java
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -86,3 +89,22 @@ def test_an_executor_is_started_as_spark_on_kubernetes_describes_it(tmp_path: Pa
         "pod_name",
     ]
     assert _run(DEPLOY / "entrypoint.sh", "echo", "a b", env=described).stdout == "a b\n"
+
+
+def test_the_build_steps_of_the_image_leave_nothing_to_fetch(tmp_path: Path) -> None:
+    for line in (ROOT / ".dockerignore").read_text().splitlines():
+        if line.startswith("!"):
+            source, target = ROOT / line[1:], tmp_path / line[1:]
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
+    clean = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "JAVA_HOME": str(java.require_home())}
+    _run("sh", "deploy/build.sh", cwd=tmp_path, env=clean | {"PYTHON": sys.executable})
+    made = tmp_path / ".venv"
+    assert len(list((made / "share" / "tailrace" / "jars").glob("*.jar"))) == len(jars.DELTA) + len(jars.S3) + 1
+    # a layer of an image keeps whole seconds, and the archive's name contains the times of the jars
+    assert all(jar.stat().st_mtime_ns % 1_000_000_000 == 0 for jar in made.rglob("*.jar"))
+    done = _run(made / "bin" / "tailrace", "doctor", "--json", cwd=tmp_path / "deploy", env=clean)
+    found = {one["name"]: one["fit"] for one in json.loads(done.stdout)["findings"]}
+    assert found["Delta jars"]
+    assert found["class-data archive"]
+    _run(made / "bin" / "python", "-c", "import assets.definitions, dagster_k8s, dagster_postgres", cwd=made, env=clean)

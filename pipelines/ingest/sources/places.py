@@ -85,7 +85,8 @@ def _file_system(path: str) -> tuple[pafs.FileSystem, str]:
         # a glob's question mark is no query of a URI
         wild = _WILD.search(path)
         base = path if wild is None else path[: wild.start()].rpartition("/")[0]
-        files, root = pafs.FileSystem.from_uri(base)
+        # Hadoop's name for the same store
+        files, root = pafs.FileSystem.from_uri(re.sub("^s3a:", "s3:", base))
     except (ValueError, OSError, pa.ArrowException) as error:
         raise UsageError(f"{path} cannot be opened: {str(error).splitlines()[0]}", key="source.path") from None
     return files, root + path[len(base) :]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.lakehouse.object_stores import storage_options
+from pipelines.lakehouse.object_stores import reason_of, storage_options
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.runtime import jars, object_stores
 
@@ -54,6 +54,16 @@ def test_spark_gets_settings_for_s3_with_its_jars_alone_and_none_is_a_secret(mon
     assert found["spark.delta.logStore.s3.impl"] == "io.tailrace.ConditionalWriteLogStore"
     assert "spark.delta.logStore.s3a.impl" not in found
     assert not [value for value in found.values() if "canary" in value]
+
+
+def test_of_an_error_with_causes_the_last_cause_is_named() -> None:
+    colour = "\x1b[31m\u21b3\x1b[0m"
+    nested = OSError(
+        f"Kernel error -> Generic S3 error\n   {colour} Error performing PUT\n    {colour} Connection refused\n"
+    )
+    assert reason_of(nested) == "Connection refused"
+    assert reason_of(OSError("no such version\nmore")) == "no such version"
+    assert reason_of(ValueError()) == "ValueError"
 
 
 def test_a_container_of_azure_is_named_as_spark_names_it_where_the_account_is_known(
