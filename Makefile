@@ -11,8 +11,8 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(
 	$(name) -c 'import sys; print("$(name)") if sys.version_info >= (3, 11) else None' 2>/dev/null | grep -v None)))
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-s3 demo test test-browser test-long test-mutations test-faults test-dagster \
-	test-sources test-cluster test-object-store test-deploy lint format ui bench lock clean
+.PHONY: help install install-s3 demo test test-bench test-browser test-long test-mutations test-faults faults \
+	test-dagster test-sources test-cluster test-object-store test-deploy lint format ui bench bench-cost lock clean
 
 help: ## List what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -28,20 +28,21 @@ $(READY): requirements.lock requirements-jdk.lock pyproject.toml
 		echo "no Java 17 or 21 here: bringing one"; \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-jdk.lock && \
 		$(BIN)/python -m pipelines.runtime.java --install-shim; }
-	$(BIN)/python -m pipelines.runtime.jars
-	@echo 'laying out the classes of a session, once: about a minute'
-	$(BIN)/python -m pipelines.runtime.archive
+	@echo 'bringing jars, and laying out the classes of a session, once: about a minute'
+	$(BIN)/tailrace setup
 	@touch $(READY)
 
 install-s3: $(READY) ## Add what Spark needs for a lakehouse on S3: Hadoop's client, and a log store that loses no commit
-	$(BIN)/python -m pipelines.runtime.jars s3
-	$(BIN)/python -m pipelines.runtime.archive
+	$(BIN)/tailrace setup --s3
 
 demo: $(READY) ## Replay a year of real departures and show a week of it
 	@$(BIN)/tailrace demo
 
 test: $(READY) ## Run the tests, in two processes with one Spark session each
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/bench
+
+test-bench: $(READY) ## Run the tests of the benchmark itself
+	$(BIN)/python -m pytest tests/bench
 
 lint: $(READY) ## Check style, types and who may import whom
 	$(BIN)/ruff check .
@@ -66,6 +67,10 @@ test-mutations: $(READY) ## Move a bound of each rule in each engine; the transc
 test-faults: $(READY) ## Kill ingests, replays and the live run at bad moments (minutes)
 	$(BIN)/python -m pytest -m slow tests/faults tests/engines
 
+faults: $(READY) ## Kill, damage and fuzz, and print one table (SEED=1 KILLS=40 FUZZ=5000 RECORDS=100000)
+	@PYTHONPATH=tests/faults $(BIN)/python -W ignore tests/faults/table.py $(if $(SEED),--seed $(SEED)) \
+		$(if $(KILLS),--kills $(KILLS)) $(if $(FUZZ),--fuzz $(FUZZ)) $(if $(RECORDS),--records $(RECORDS))
+
 ui: $(READY) ## Open Dagster's UI on your job files (webserver, daemon and code, stopped together by Ctrl-C)
 	@exec $(BIN)/python deploy/ui.py $(ARGS)
 
@@ -74,6 +79,12 @@ test-dagster: $(READY) ## Run Dagster end to end: backfills, kills, a broken day
 
 test-sources: $(READY) ## Ingest from a real Kafka broker, started on this machine from pinned jars (minutes)
 	$(BIN)/python -m pytest -m slow tests/sources
+
+test-cluster: $(READY) ## Run the demo and transcripts on a Spark master and workers of this machine, and kill workers (minutes)
+	$(BIN)/python -m pytest -m slow tests/cluster
+
+bench-cost: $(READY) ## Measure what a replay costs at 1, 10 and 30 times the demo (SIZE=1,10,100)
+	PYTHONPATH=tests $(BIN)/python -m bench.cost $(if $(SIZE),--size $(SIZE))
 
 test-object-store: $(STORE_READY) ## Work on S3: a real server on this machine, races of writers, lost answers (minutes)
 	$(BIN)/python -m pytest -m slow tests/object_stores
@@ -89,12 +100,9 @@ $(DEPLOY_READY): $(READY) requirements-deploy.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-deploy.lock
 	@touch $(DEPLOY_READY)
 
-test-cluster: $(READY) ## Run the demo and transcripts on a Spark master and workers of this machine, and kill workers (minutes)
-	$(BIN)/python -m pytest -m slow tests/cluster
-
 bench: $(BENCH_READY) ## Measure how fast exact is (SIZE=1,10 ARGS="--rounds 3 --only plain,window,tailrace")
 	@PYTHONPATH=tests $(BIN)/python -m bench $(if $(SIZE),--size $(SIZE)) $(ARGS)
-	@$(if $(SIZE)$(ARGS),,PYTHONPATH=tests $(BIN)/python -m bench.ingest)
+	@$(if $(SIZE)$(ARGS),,PYTHONPATH=tests $(BIN)/python -m bench.ingest --docs)
 
 $(BENCH_READY): $(READY) requirements-bench.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.lock

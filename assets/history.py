@@ -15,9 +15,9 @@ from assets.ranges import days_of_tags
 from assets.replay_job import replayed_by
 from pipelines.core.model import OutputRange
 from pipelines.core.time import MINUTE, from_datetime
+from pipelines.lakehouse.owned_ranges import output_of
 from pipelines.lakehouse.runs import ABANDONED, RUNNING
 from pipelines.quality.lost_ranges import End, RunOutcome, outcomes_of
-from pipelines.quality.owned_ranges import output_of
 
 LOOK_BACK = timedelta(days=7)
 """Older failures are not replayed automatically."""

@@ -10,7 +10,7 @@ from assets.errors import as_failure
 from assets.keys import JOB_TAG, SPARK_POOL, replay_name
 from assets.partitions import DEFAULT_START
 from assets.ranges import days_in, key_of
-from assets.replayed import counted, logged_replay, of_day, of_run, tables_of, why
+from assets.replayed import counted, logged_replay, of_day, of_run, of_spark, tables_of, why
 from pipelines.core.errors import UsageError
 from pipelines.core.intervals import parse_range
 from pipelines.core.model import Job, OutputRange
@@ -77,7 +77,7 @@ def replay_job(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.JobDefi
             days = written_days(spark.session(), lakehouse.lakehouse, job, plan)
             names = counted(lakehouse.lakehouse, job)
         known = set(partitions.get_partition_keys())
-        about_run = why(context.run) | of_run(summary)
+        about_run = why(context.run) | of_run(summary) | of_spark(spark.session())
         for event in _events(job, logs, summary, about_run, days, names):
             if event.partition in known:
                 context.log_event(event)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 import dagster as dg
 
@@ -29,6 +29,9 @@ from pipelines.replay.summary import RunSummary, together
 from resources.lakehouse import LakehouseResource
 from resources.spark import SparkResource
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 _COUNTS = ("counts_by_verdict", "counts_by_reason")
 
 
@@ -54,7 +57,7 @@ def replayed_assets(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.As
             logs = LogReads(job, lakehouse.lakehouse, as_of=plan.versions_by_name)
             days = written_days(spark.session(), lakehouse.lakehouse, job, plan)
             names = counted(lakehouse.lakehouse, job)
-            about_run = why(context.run) | of_run(summary)
+            about_run = why(context.run) | of_run(summary) | of_spark(spark.session())
         for key, table in tables_of(job).items():
             about = about_table(lakehouse.lakehouse, table, job)
             for partition, part in days_in(output):
@@ -116,7 +119,15 @@ def of_run(summary: RunSummary) -> dict[str, dg.MetadataValue]:
         "run_output_fingerprint": dg.MetadataValue.text(summary.output_fingerprint),
         "run_seconds": dg.MetadataValue.float((summary.finished_us - summary.started_us) / SECOND),
         "versions_read": dg.MetadataValue.text(listed(plan.versions)),
+        **{f"run_{name}": dg.MetadataValue.int(spent) for name, spent in summary.found.cost.items()},
     }
+
+
+def of_spark(spark: "SparkSession") -> dict[str, dg.MetadataValue]:
+    """The Spark application of a run: its id, and the address of its UI where it has one."""
+    context = spark.sparkContext
+    about: dict[str, dg.MetadataValue] = {"run_spark_application": dg.MetadataValue.text(str(context.applicationId))}
+    return about | ({"run_spark_ui": dg.MetadataValue.url(context.uiWebUrl)} if context.uiWebUrl else {})
 
 
 def counted(lakehouse: Lakehouse, job: Job) -> list[str]:

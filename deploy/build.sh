@@ -8,8 +8,8 @@ set -eu
 .venv/bin/pip install --no-cache-dir --quiet --disable-pip-version-check --no-deps --no-build-isolation .
 # in another folder, so that the installed package is used, and not its source
 cd .venv
-bin/python -m pipelines.runtime.jars s3
+bin/python -c 'from pipelines.runtime import jars; jars.fetch_for_s3(jars.directory())'
 # the class-data archive knows its jars by their times, of which a layer of an image keeps whole seconds
 find . -name '*.jar' -exec touch --date=@1700000000 {} +
-bin/python -m pipelines.runtime.archive
+bin/tailrace setup --s3
 test -n "$(find share/tailrace/classes -name '*.jsa')"

@@ -15,6 +15,7 @@ What follows on the command line goes to ``dagster dev``: ``make ui ARGS='--port
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import shutil
 import signal
@@ -26,6 +27,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import FrameType
+from typing import BinaryIO
 
 ROOT = Path(__file__).resolve().parent.parent
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -53,7 +55,17 @@ def environment(given: dict[str, str]) -> dict[str, str]:
 
 
 class _Quiet(SimpleHTTPRequestHandler):
-    """Files of one folder, without a line on the terminal for each."""
+    """Files of one folder for browsers of this machine, without a line on the terminal for each."""
+
+    def send_head(self) -> io.BytesIO | BinaryIO | None:
+        """Nothing that a link leads to outside the folder, and nothing under another name of this machine: a page of
+        another site may give its own name this address."""
+        host = self.headers.get("Host", "").partition(":")[0]
+        inside = Path(self.translate_path(self.path)).resolve().is_relative_to(Path(self.directory).resolve())
+        if host not in ("127.0.0.1", "localhost") or not inside:
+            self.send_error(404)
+            return None
+        return super().send_head()
 
     def log_message(self, format: str, *args: object) -> None:
         """Nothing."""

@@ -28,6 +28,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with tests of Spark first: the many short ones after them keep both processes busy to the end."""
+    with_spark = {item.path for item in items if item.get_closest_marker("spark")}
+    items.sort(key=lambda item: item.path not in with_spark)
+
+
 @pytest.fixture(scope="session")
 def _started() -> SparkSession:
     from pipelines.runtime.session import session

@@ -1,4 +1,4 @@
-"""A small lakehouse for tests of the report: a log, results of the reference engine, a live run beside them."""
+"""A small lakehouse for tests of the report: a log, results of the reference engine, and those of a live run."""
 
 from __future__ import annotations
 
@@ -72,16 +72,16 @@ def build(root: Path, *, replay: bool = True, live: bool = False, wrong: bool = 
 
 def reconciled(lakehouse: Lakehouse, rows: list[Row]) -> None:
     """Write ``reconciliations/cars``: each row has window_end (text), booth, status, cause, evidence (data)."""
-    told = []
+    reported = []
     for row in rows:
         end_us = parse_instant(row["window_end"])
         base = {"window_start": to_datetime(end_us - HOUR), "window_end": to_datetime(end_us), "window_id": None}
         day = to_datetime(end_us).date()
-        told.append({**row, **base, "evidence": json.dumps(row["evidence"]), "output_date": day})
+        reported.append({**row, **base, "evidence": json.dumps(row["evidence"]), "output_date": day})
     kinds = {"window_start": TIMESTAMP, "window_end": TIMESTAMP, "output_date": pa.date32()}
     names = ("window_start", "window_end", "window_id", "booth", "status", "cause", "evidence", "output_date")
     schema = pa.schema([(name, kinds.get(name, pa.string())) for name in names])
-    _write(lakehouse, "reconciliations/cars", told, schema)
+    _write(lakehouse, "reconciliations/cars", reported, schema)
 
 
 def _altered(rows: list[Row]) -> list[Row]:

@@ -5,7 +5,7 @@ What depends on order is taken in the order of the rows, of events (system times
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -26,12 +26,19 @@ from pipelines.core.expressions import quoted_path
 from pipelines.core.query import Grid, Query, SortKey, output_name
 
 
-def aggregate(members: DataFrame, query: Query, order: Sequence[str] = (SYSTEM_US, *ARRIVAL_ORDER)) -> DataFrame:
+def aggregate(
+    members: DataFrame,
+    query: Query,
+    order: Sequence[str] = (SYSTEM_US, *ARRIVAL_ORDER),
+    regroup: Callable[[DataFrame], DataFrame] | None = None,
+) -> DataFrame:
     """One row per window and group that has rows (G4): the WINDOW columns, group keys, aggregates by name.
 
-    ``members`` holds one row per (event, window): the WINDOW columns, the columns of ``order`` and the payload (in a
+    ``members`` contains one row per (event, window): the WINDOW columns, the columns of ``order`` and the payload (in a
     join one struct a side, so that ``a.plate`` means in SQL what it means in the job file). Groups without a row do
-    not appear. Raises :class:`JobFileError` where an aggregate of numbers is given something else.
+    not appear. ``regroup`` puts rows into other groups by changing a group key, also into several each; where all
+    aggregates can be merged, it gets the rows of the first groups instead of members. Raises :class:`JobFileError`
+    where an aggregate of numbers is given something else.
     The resulting query fails where an integer sum passes BIGINT.
     """
     rows, keys, arguments = _arranged(members, query, order)
@@ -46,8 +53,10 @@ def aggregate(members: DataFrame, query: Query, order: Sequence[str] = (SYSTEM_U
     parts = {part.name: part for one, argument in pairs for part in parts_of(one, argument)}
     columns = [part.first.alias(name) for name, part in parts.items()]
     again = [column.alias(name) for name, part in parts.items() if (column := part.again) is not None]
-    if summed and len(again) == len(columns):
+    if (summed or regroup) and len(again) == len(columns):
         rows, columns = _by_tier(rows, keys, columns, summed), again
+    if regroup is not None:
+        rows = regroup(rows)
     columns += [column.alias(name) for one in summed for name, column in exact_sum.tiered_sums(one).items()]
     grouped = rows.groupBy(*keys).agg(*(columns or [F.count(F.lit(1)).alias("__rows")]))
     grouped = exact_sum.with_totals(grouped, summed)

@@ -3,7 +3,7 @@
 A double is cut into five 32-bit integers ("limbs") on a fixed grid of binary places, the limbs are summed as BIGINT by
 Spark's own ``sum``, and the exact total is rounded to the nearest double, ties to even: what :func:`math.fsum` gives.
 
-The grid of *tier* 0 holds every finite double below 2**64 that is a multiple of 2**-96: all ordinary data. Other finite
+The grid of *tier* 0 has every finite double below 2**64 that is a multiple of 2**-96: all ordinary data. Other finite
 values belong to the tier 96 binary places up or down (or 192, ...) that holds them; NaN and the infinities have tiers
 of their own. A row of another tier than 0 is rare, so tiers other than 0 are an array in addition to the sums.
 
@@ -34,12 +34,12 @@ MINUS_INFINITY_TIER = 99
 
 
 def tier_column(name: str) -> str:
-    """The column that holds the tier of value column ``name``."""
+    """The column that contains the tier of value column ``name``."""
     return f"{name}_tier"
 
 
 def limb_columns(name: str) -> list[str]:
-    """The columns that hold the limbs of value column ``name``, least significant first."""
+    """The columns that contain the limbs of value column ``name``, least significant first."""
     return [f"{name}_limb{index}" for index in range(LIMBS)]
 
 
@@ -74,7 +74,7 @@ def _is_ordinary(value: Column) -> Column:
 
 
 def _tier(value: Column) -> Column:
-    # tier t holds |x| in [2 ** (96 t - 44), 2 ** (96 t + 64)): the logarithm may be a little off on either side
+    # tier t contains |x| in [2 ** (96 t - 44), 2 ** (96 t + 64)): the logarithm may be a little off on either side
     tier = F.floor((F.log2(F.abs(value)) + F.lit(38.0)) / F.lit(float(_TIER_STEP)))
     return (
         F.when(value.isNull() | _is_ordinary(value), F.lit(0))
@@ -108,7 +108,7 @@ def ordinary_sums(name: str) -> dict[str, Column]:
 
 
 def others_column(name: str) -> str:
-    """The column that holds the values of ``name`` that are of another tier than 0."""
+    """The column that contains the values of ``name`` that are of another tier than 0."""
     return f"{name}_others"
 
 
@@ -140,14 +140,14 @@ def _total(spark: SparkSession, name: str) -> Column:
 
 
 def total_column(name: str) -> str:
-    """The column that holds the exact sum of value column ``name``."""
+    """The column that contains the exact sum of value column ``name``."""
     return f"{name}_total"
 
 
 def _ordinary_total(spark: SparkSession, limbs: Sequence[str]) -> Column:
     """The nearest double of limb sums of tier 0, null if they are; there may be as many groups as events.
 
-    A BigInteger holds the limbs as one number, and rounds it to a double once, ties to even.
+    A BigInteger contains the limbs as one number, and rounds it to a double once, ties to even.
     """
     jdk = Jdk(spark)
     big = jdk.of_class("java.math.BigInteger")

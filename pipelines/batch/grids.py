@@ -13,7 +13,7 @@ from pipelines.core.model import Grid
 
 
 def with_grid_of_ends(frame: DataFrame, grid: Grid, at: str) -> DataFrame:
-    """One row per row and window ``(end - size, end]`` that holds column ``at`` (S9); window ends are on the grid.
+    """One row per row and window ``(end - size, end]`` that contains column ``at`` (S9); window ends are on the grid.
 
     With a hop longer than the size, rows that fall between two windows are gone.
     """
@@ -29,7 +29,7 @@ def with_grid_of_ends(frame: DataFrame, grid: Grid, at: str) -> DataFrame:
 
 
 def with_grid_of_starts(frame: DataFrame, grid: Grid, at: str) -> DataFrame:
-    """One row per row and window ``[start, start + size)`` that holds column ``at`` (A6); starts are on the grid.
+    """One row per row and window ``[start, start + size)`` that contains column ``at`` (A6); starts are on the grid.
 
     With a hop longer than the size, rows that fall between two windows are gone.
     """

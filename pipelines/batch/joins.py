@@ -102,7 +102,7 @@ def _side(frame: DataFrame, source: Input, join: Join, name: str) -> DataFrame:
 
 
 def _arrival_order() -> list[Column]:
-    """The ARRIVAL_ORDER columns of the later event; the last also holds the earlier event's, to break ties."""
+    """The ARRIVAL_ORDER columns of the later event; the last also contains the earlier event's, to break ties."""
     later = F.greatest(F.col(f"a.{_ORDER}"), F.col(f"b.{_ORDER}"))
     earlier = F.when(F.col("b").isNotNull(), F.least(F.col(f"a.{_ORDER}"), F.col(f"b.{_ORDER}")))
     plain = [later[column].alias(column) for column in ARRIVAL_ORDER if column != INPUT_RANK]

@@ -19,7 +19,7 @@ class LogSlice:
     first_us: int
     last_us: int
 
-    def may_hold(self, from_us: int | None, to_us: int | None) -> bool:
+    def may_contain(self, from_us: int | None, to_us: int | None) -> bool:
         """Whether an arrival in ``[from_us, to_us)`` can lie here."""
         return (from_us is None or self.last_us >= from_us) and (to_us is None or self.first_us < to_us)
 

@@ -69,7 +69,7 @@ def _jars() -> Finding:
 
     absent = jars.missing()
     if absent:
-        return Finding("Delta jars", False, f"{absent[0]} is missing or altered", "run 'make install'")
+        return Finding("Delta jars", False, f"{absent[0]} is missing or altered", "run 'tailrace setup'")
     return Finding("Delta jars", True, f"{len(jars.DELTA)} in {jars.directory()}, hashes as pinned")
 
 
@@ -86,7 +86,7 @@ def _archive() -> Finding:
     from pipelines.runtime import archive, java
 
     name = "class-data archive"
-    remedy = "run 'python -m pipelines.runtime.archive': sessions then start in half the time"
+    remedy = "run 'tailrace setup': sessions then start in half the time"
     if java.find_home() is None:
         return Finding(name, False, "none without Java", remedy, required=False)
     if archive.java_options():

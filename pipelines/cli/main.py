@@ -16,6 +16,7 @@ from typer.exceptions import Abort, Exit, TyperException
 from pipelines import __version__
 from pipelines.cli.common import with_global_options
 from pipelines.core.errors import TailraceError
+from pipelines.lakehouse.damage import damaged_file
 
 COMMANDS = (
     "demo",
@@ -25,12 +26,15 @@ COMMANDS = (
     "stream",
     "plan",
     "replay",
+    "promote",
     "reconcile",
     "tune",
     "why",
     "show",
+    "runs",
     "verify",
     "report",
+    "setup",
     "doctor",
     "pack",
 )
@@ -92,6 +96,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _report(error: BaseException, *, as_json: bool) -> int:
     """Print the error as one sentence on stderr, under ``--json`` also as an object; return the exit code."""
+    error = damaged_file(error) or error
     data: dict[str, object] = {}
     match error:
         case Abort() | KeyboardInterrupt():
@@ -102,6 +107,7 @@ def _report(error: BaseException, *, as_json: bool) -> int:
             sentence, code, data = str(error), error.exit_code, error.as_dict()
         case _:
             sentence, code = _first_sentence(error), OTHER_FAILURE
+    sentence = "; ".join([sentence, *getattr(error, "__notes__", ())])
     sys.stderr.write(f"error: {sentence}\n")
     if as_json:
         sys.stdout.write(json.dumps({"error": "Error", "message": sentence, **data, "exit_code": code}) + "\n")

@@ -17,15 +17,20 @@ AS_OF = Annotated[
         "--as-of", metavar="VERSION", help="Version of the arrival log, or INPUT=VERSION for each of several."
     ),
 ]
+SLICES = Annotated[
+    int | None,
+    typer.Option("--slices", metavar="N", min=1, help="Run the range in N slices; left out: as its size asks for."),
+]
 
 
-def plan(job: JOB, from_: FROM = None, to: TO = None, as_of: AS_OF = None) -> None:
+def plan(job: JOB, from_: FROM = None, to: TO = None, as_of: AS_OF = None, slices: SLICES = None) -> None:
     """Show what a replay would read and write, and whether its result is final."""
     from pipelines.plan.stages import describe, describe_plan, stages_of
     from pipelines.replay.builder import make_plan
 
     found = find_job(job)
-    built = make_plan(found, output_range(from_, to), context().lakehouse, as_of=versions(found, as_of))
+    output, read_as_of = output_range(from_, to), versions(found, as_of)
+    built = make_plan(found, output, context().lakehouse, as_of=read_as_of, slices=slices)
     sources = _sources(found)
     lines = [line if number == 0 else f"  {line}" for number, line in enumerate(describe_plan(built))]
     lines += [f"  {name}: {sentence}" for name, sentences in sources.items() for sentence in sentences]

@@ -8,36 +8,88 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipelines.cli.common import FROM, JOB, TO, context, emit, find_job, note, output_range, progress, run_lines
-from pipelines.cli.plan import AS_OF, versions
+from pipelines.cli.differences import difference_lines
+from pipelines.cli.plan import AS_OF, SLICES, versions
 
 if TYPE_CHECKING:
+    from pipelines.core.model import Job
+    from pipelines.reconcile.differences import Differences
     from pipelines.replay.summary import RunSummary
 
 REASON = Annotated[str | None, typer.Option("--reason", help="Why; kept in the run ledger.")]
 
 
-def replay(job: JOB, from_: FROM = None, to: TO = None, as_of: AS_OF = None, reason: REASON = None) -> None:
+PREVIEW = Annotated[
+    bool, typer.Option("--preview", help="Compute into side tables, and print what would change; nothing is replaced.")
+]
+NAME = Annotated[str | None, typer.Argument(metavar="[NAME]", help="What a preview is called; left out: preview.")]
+
+
+def replay(
+    job: JOB,
+    name: NAME = None,
+    from_: FROM = None,
+    to: TO = None,
+    as_of: AS_OF = None,
+    slices: SLICES = None,
+    reason: REASON = None,
+    preview: PREVIEW = False,
+) -> None:
     """Run the job over its arrival log and replace exactly the output range."""
+    from pipelines.core.errors import UsageError
     from pipelines.plan.stages import stages_of
     from pipelines.replay.run import replay as run
 
+    if name is not None and not preview:
+        raise UsageError(f"'{name}' is the name of a preview", hint="write '--preview NAME', or leave it out")
     found, output = find_job(job), output_range(from_, to)
+    called = (name or "preview") if preview else None
     with progress(f"replay {found.name}") as steps:
         summary = run(
             found,
             output,
             context().lakehouse,
             as_of=versions(found, as_of),
+            slices=slices,
             planned=lambda plan: steps.expect(len(stages_of(plan))),
             reason=reason,
             progress=steps,
-            only_run=True,
+            only_run=not preview,
+            preview=called,
         )
     for text in summary.plan.notes:
         note(f"note: {text}")
     for text in summary.found.warnings:
         note(f"warning: {text}")
-    emit(summary.as_dict(), _lines(summary))
+    if called is None:
+        emit(summary.as_dict(), _lines(summary))
+        return
+    changes = _changes(found, called)
+    emit(
+        {"preview": called, "run": summary.as_dict(), **changes.as_dict()}, _lines_of_preview(summary, called, changes)
+    )
+    if changes.differing:
+        raise typer.Exit(1)
+
+
+def _changes(job: Job, name: str) -> Differences:
+    """What the preview would change."""
+    from pipelines.core.model import EVERYTHING
+    from pipelines.lakehouse.root import Lakehouse
+    from pipelines.reconcile.differences import differences
+    from pipelines.reconcile.stored import stored, stored_now
+    from pipelines.runtime.session import session
+
+    place = Lakehouse.at(context().lakehouse)
+    now, before = stored(place, job, f"preview:{name}"), stored_now(place, job)
+    return differences(session(), place, job, now, before, EVERYTHING)
+
+
+def _lines_of_preview(summary: RunSummary, name: str, changes: Differences) -> Iterator[str]:
+    yield from _lines(summary)
+    yield from difference_lines(changes)
+    if changes.differing:
+        yield f"to put it in place: tailrace promote {changes.job} {name}"
 
 
 def _lines(summary: RunSummary) -> Iterator[str]:

@@ -6,11 +6,14 @@ import csv
 import json
 import sys
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pipelines.cli.common import FROM, JOB, TO, console, context, emit, find_job, note, output_range
+
+if TYPE_CHECKING:
+    from pipelines.core.model import Job
 
 Row = dict[str, Any]
 
@@ -31,16 +34,31 @@ def show(job: JOB, table: TABLE, from_: FROM = None, to: TO = None, format_: FOR
     """Print a table in a total order; a table not yet written shows nothing."""
     from pipelines.lakehouse.show import plain_rows, rows_of
 
-    rows = rows_of(find_job(job), table, context().lakehouse, output_range(from_, to))
+    found = find_job(job)
+    if table.lower() == "previews":
+        data = _previews(found)
+        _print(data, list(data[0]) if data else [], format_)
+        return
+    rows = rows_of(found, table, context().lakehouse, output_range(from_, to))
     if rows is None:
         note(f"{table} is not written yet")
         emit([], ())
         return
-    data, names = plain_rows(rows), rows.column_names
+    _print(plain_rows(rows), rows.column_names, format_)
+
+
+def _previews(job: Job) -> list[Row]:
+    from pipelines.lakehouse.previews import previews_of
+    from pipelines.lakehouse.root import Lakehouse
+
+    return [one.as_dict() for one in previews_of(Lakehouse.at(context().lakehouse), job.name)]
+
+
+def _print(data: list[Row], names: list[str], format_: Format) -> None:
     if context().json:
         emit(data, ())
     elif format_ is Format.table:
-        _print_table(data, names)
+        print_table(data, names)
     elif format_ is Format.jsonl:
         for row in data:
             sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
@@ -50,7 +68,7 @@ def show(job: JOB, table: TABLE, from_: FROM = None, to: TO = None, format_: FOR
         writer.writerows([_text(row[name]) for name in names] for row in data)
 
 
-def _print_table(data: list[Row], names: list[str]) -> None:
+def print_table(data: list[Row], names: list[str]) -> None:
     """A grid; on a terminal that is too narrow for it, one block of lines a row."""
     from rich.measure import Measurement
     from rich.table import Table

@@ -34,6 +34,8 @@ def tune(
     delay: _DELAY = None,
 ) -> None:
     """Compare settings of the ordering policy: what each moves, drops and gets wrong, and how long results wait."""
+    from pipelines.lakehouse.root import Lakehouse
+    from pipelines.report.tune_page import write_tuning
     from pipelines.tune.run import tune as run
 
     given = {
@@ -47,9 +49,10 @@ def tune(
     found, output = find_job(job), output_range(from_, to)
     with progress(f"tune {found.name}") as steps:
         tuning = run(found, output, context().lakehouse, lists, progress=steps, expect=steps.expect)
-    for text in tuning.notes:
-        note(f"note: {text}")
-    emit(tuning.as_dict(), _lines(tuning))
+    if tuning.method == "one_after_another":
+        note("note: this query does not let settings share more than the scan; they ran one after another")
+    place = write_tuning(tuning, Lakehouse.at(context().lakehouse))
+    emit({**tuning.as_dict(), "report": place}, (*_lines(tuning), f"report  {place}"))
 
 
 def _lines(tuning: Tuning) -> Iterator[str]:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from pipelines.core.columns import is_called
 from pipelines.core.query import (
@@ -229,8 +229,14 @@ class Job:
 
         Layout, comments and spelled-out defaults of the job file do not change it.
         """
-        text = json.dumps(_fingerprinted(self), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return _sha256(_fingerprinted(self))
+
+    @property
+    def part_fingerprints(self) -> dict[str, str]:
+        """The fingerprint in two parts: ``policy`` (when events count), ``query`` (all else, columns included)."""
+        fields = _fingerprinted(self)
+        policy = {name: fields.pop(name) for name in ("orderings", "end_of_log")}
+        return {"policy": _sha256(policy), "query": _sha256(fields)}
 
 
 FINGERPRINTED: dict[type, tuple[str, ...]] = {
@@ -269,7 +275,12 @@ The others describe the live job, bound what is accepted, or say where tables ar
 """
 
 
-def _fingerprinted(value: object) -> object:
+def _sha256(data: object) -> str:
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _fingerprinted(value: object) -> Any:
     """JSON-ready data in which each dataclass names its class, so that windows of different kinds differ."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = FINGERPRINTED.get(type(value)) or tuple(field.name for field in dataclasses.fields(value))
@@ -348,3 +359,8 @@ class WindowRow:
     window_end_us: int
     window_id: str | None
     values: dict[str, object]
+
+    def as_row(self) -> dict[str, object]:
+        """The row by the column names of table ``windows/<job>``, with instants as microseconds."""
+        bounds = {"window_start": self.window_start_us, "window_end": self.window_end_us}
+        return {**bounds, "window_id": self.window_id, **self.values}

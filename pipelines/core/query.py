@@ -139,7 +139,7 @@ class Join:
 class Query:
     """What is computed: exactly one of ``sources`` (one input, or a union) and ``join`` is filled.
 
-    ``group_by`` holds column names as the job file writes them (``a.plate`` in a join); :func:`output_name` gives
+    ``group_by`` contains column names as the job file writes them (``a.plate`` in a join); :func:`output_name` gives
     the name in the result.
     """
 

@@ -15,7 +15,7 @@ EventsPerMessage = Literal["one", "many"]
 CAPTURE_PATTERN = "{PartitionId}/{Year}/{Month}/{Day}/{Hour}/{Minute}/{Second}"
 """The product's path below ``{Namespace}/{EventHub}``."""
 MANY = 65_536
-"""Where a message may hold several events, an event's sequence is the message's times this, plus its position."""
+"""Where a message may contain several events, an event's sequence is the message's times this, plus its position."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """A query as steps: relations over rows that have a system timestamp, and an order among rows of equal time.
 
 Policies act once, at the inputs (Q3). A step is then a pure function of its rows: it may be computed over any slice of
-time that holds what its rows depend on. Relations are trees; what several steps or outputs read is a step with a name.
+time that has what its rows depend on. Relations are trees; what several steps or outputs read is a step with a name.
 
 A row has columns (:func:`columns_of`), a system timestamp, and an order among the rows of equal time (Q6):
 

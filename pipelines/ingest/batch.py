@@ -228,7 +228,7 @@ class Batch:
     """One attempt at a batch: its records judged against the log as it was opened, and their commit.
 
     ``keys`` is an empty file for :class:`ArrivalOrder`, which looks at the whole batch; None: each record is judged
-    by those before it alone, as are those of an input that holds arrivals at the last one.
+    by those before it alone, as are those of an input with ``hold_at_last``.
     """
 
     def __init__(self, part: Input, batch_id: str, log: DeltaTable | None, keys: BinaryIO | None) -> None:

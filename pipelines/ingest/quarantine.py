@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -30,6 +30,8 @@ class Quarantine:
 
     def add(self, refused: Sequence[Refused]) -> None:
         """Keep records."""
+        # a reason quotes the value, which may be half of a surrogate pair
+        refused = [replace(one, reason=one.reason.encode("utf-8", "backslashreplace").decode()) for one in refused]
         rows = [{**asdict(one), "batch_id": self._batch_id} for one in refused]
         self._rows.write_table(pa.Table.from_pylist(rows, schema=QUARANTINE))
         self.count += len(refused)

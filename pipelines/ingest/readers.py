@@ -97,14 +97,15 @@ def read_file(
                 file=str(path),
                 hint="name it .jsonl, .json, .ndjson or .csv (each also .gz), or .parquet",
             )
-    except (EOFError, zlib.error, gzip.BadGzipFile, pa.ArrowInvalid) as error:
+    except (EOFError, zlib.error, gzip.BadGzipFile, pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        # the errors of the operating system have a number, those of a reader have none
+        if isinstance(error, OSError) and error.errno is not None:
+            raise UsageError(f"the file cannot be read: {error.strerror}", file=str(path)) from error
         raise DataRefused(
-            f"the file is damaged: {str(error).splitlines()[0]}",
+            f"the file is damaged: {(str(error).splitlines() or [type(error).__name__])[0]}",
             file=str(path),
             hint="fetch it again; nothing was written",
         ) from error
-    except OSError as error:
-        raise UsageError(f"the file cannot be read: {error.strerror or error}", file=str(path)) from error
 
 
 def _open(path: Path, zipped: bool) -> BinaryIO:
@@ -341,7 +342,13 @@ def row_text(batch: pa.RecordBatch) -> Callable[[int], str]:
 
 
 def _cell(scalar: pa.Scalar) -> Any:
-    return str(scalar) if pa.types.is_timestamp(scalar.type) and scalar.is_valid else scalar.as_py()
+    try:
+        return str(scalar) if pa.types.is_timestamp(scalar.type) and scalar.is_valid else scalar.as_py()
+    except UnicodeDecodeError:
+        return scalar.cast(pa.binary()).as_py().decode("utf-8", "replace")
+    except (OverflowError, ValueError):
+        # an instant or a date that Python does not have
+        return f"{getattr(scalar, 'value', 'a value')} ({scalar.type})"
 
 
 def _check_columns(names: Sequence[str], required: Sequence[str], optional: Sequence[str], source: str) -> list[str]:

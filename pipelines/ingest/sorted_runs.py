@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-RUN_ROWS = 1_000_000
+RUN_ROWS = 250_000
 """Rows sorted in memory at once; a larger batch is written in several sorted runs."""
 BATCH_BYTES = 512 * 2**20
 """So much of one day is written in order without a break."""

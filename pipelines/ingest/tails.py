@@ -36,7 +36,7 @@ class Tails:
             known = self._known.get(partition)
             if known is not None and file.last_us is not None and file.last_us < known.arrival_time_us:
                 break
-            if file.path not in self._read and file.may_hold_partition(partition):
+            if file.path not in self._read and file.may_contain_partition(partition):
                 self._load(file)
         return self._known.get(partition)
 

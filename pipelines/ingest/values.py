@@ -18,7 +18,8 @@ import base64
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from typing import Any
@@ -28,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.core.columns import under_their_names
-from pipelines.core.time import MAX_INSTANT_US, MIN_INSTANT_US, from_datetime, parse_instant
+from pipelines.core.time import DAY, MAX_INSTANT_US, MIN_INSTANT_US, from_datetime, parse_instant
 from pipelines.lakehouse.schema import TIMESTAMP
 
 
@@ -47,6 +48,8 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 FINE_FRACTION = r"[.,]\d{6}\d*[1-9]"
 """More than six fractional digits that are not all zeros."""
 
+_DAYS = MIN_INSTANT_US // DAY, MAX_INSTANT_US // DAY
+"""The first and the last date that tables can hold."""
 _GREATEST_FLOAT = float(np.finfo(np.float32).max)
 _EXACT = Context(prec=80, traps=[Inexact, InvalidOperation])
 
@@ -74,13 +77,14 @@ def _one_by_one(values: Iterable[Any], kind: pa.DataType, truncate: bool) -> tup
 
 def convert_arrow(column: pa.Array, kind: pa.DataType, *, truncate: bool = False) -> tuple[pa.Array, dict[int, str]]:
     """As :func:`convert`, for a column that is typed already (Parquet, clean JSON lines)."""
-    if column.type.equals(kind):
-        return column, {}
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    sound = _is_sound(column)
+    if sound and column.type.equals(kind):
+        return column, {}
     if pa.types.is_timestamp(column.type) and kind.equals(TIMESTAMP):
         return _instants(column, truncate)
-    if pa.types.is_string(column.type) and kind.equals(TIMESTAMP):
+    if sound and pa.types.is_string(column.type) and kind.equals(TIMESTAMP):
         return _instants_of_text(column, truncate)
     if pa.types.is_float64(column.type) and pa.types.is_float32(kind):
         size = np.abs(column.drop_null().to_numpy(zero_copy_only=False))
@@ -89,7 +93,7 @@ def convert_arrow(column: pa.Array, kind: pa.DataType, *, truncate: bool = False
     widening = (pa.types.is_integer(column.type) and pa.types.is_integer(kind)) or (
         pa.types.is_large_string(column.type) and pa.types.is_string(kind)
     )
-    if widening:
+    if sound and widening:
         try:
             return column.cast(kind), {}
         except pa.ArrowInvalid:
@@ -97,11 +101,60 @@ def convert_arrow(column: pa.Array, kind: pa.DataType, *, truncate: bool = False
     return convert(_python_values(column), kind, truncate=truncate)
 
 
+def _is_sound(column: pa.Array) -> bool:
+    """Is all text UTF-8, and are all instants (of microseconds) and dates inside the years 1 to 9999? A file may have
+    others."""
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    for leaf in _leaves(column):
+        if pa.types.is_date32(leaf.type) or leaf.type.equals(TIMESTAMP):
+            bounds = (MIN_INSTANT_US, MAX_INSTANT_US) if leaf.type.equals(TIMESTAMP) else _DAYS
+            ends = pc.min_max(leaf.cast(pa.int64() if leaf.type.equals(TIMESTAMP) else pa.int32())).as_py()
+            if ends["min"] is not None and not bounds[0] <= ends["min"] <= ends["max"] <= bounds[1]:
+                return False
+    return True
+
+
+def _leaves(column: pa.Array) -> Iterator[pa.Array]:
+    """The arrays that a nested one is made of."""
+    if pa.types.is_struct(column.type):
+        for index in range(column.type.num_fields):
+            yield from _leaves(column.field(index))
+    elif pa.types.is_map(column.type):
+        yield from _leaves(column.keys)
+        yield from _leaves(column.items)
+    elif pa.types.is_list(column.type):
+        yield from _leaves(column.values)
+    else:
+        yield column
+
+
+@dataclass(frozen=True, slots=True)
+class _Unreadable:
+    """A value of a file that is none of its own type."""
+
+    reason: str
+
+
 def _python_values(column: pa.Array) -> list[Any]:
     if pa.types.is_timestamp(column.type) and column.type.unit == "ns":
         column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
-    values: list[Any] = column.to_pylist()
+    try:
+        values: list[Any] = column.to_pylist()
+    except (OverflowError, ValueError):
+        return [_readable(scalar) for scalar in column]
     return values
+
+
+def _readable(scalar: pa.Scalar) -> Any:
+    try:
+        return scalar.as_py()
+    except UnicodeDecodeError:
+        return _Unreadable("is not UTF-8 text")
+    except (OverflowError, ValueError):
+        return _Unreadable("is outside the years 1 to 9999")
 
 
 def _instants(column: pa.Array, truncate: bool) -> tuple[pa.Array, dict[int, str]]:
@@ -210,6 +263,8 @@ def one(value: Any, kind: pa.DataType, *, truncate: bool = False) -> Any:
     """``value`` as the Python value of type ``kind``; ValueError with the reason if it does not fit."""
     if value is None:
         return None
+    if isinstance(value, _Unreadable):
+        raise ValueError(value.reason)
     if pa.types.is_string(kind):
         return _text(value)
     if pa.types.is_boolean(kind):

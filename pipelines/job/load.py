@@ -36,10 +36,13 @@ def load_job(path: str | Path) -> model.Job:
 
 def parse_job(text: str, *, file: str | None = None) -> model.Job:
     """The job in a YAML text of exactly one document."""
-    documents = load_all(text, file=file)
-    if len(documents) != 1:
-        raise JobFileError(f"has {len(documents)} documents; a job file has one", file=file)
-    return build_job(documents[0], file=file)
+    try:
+        documents = load_all(text, file=file)
+        if len(documents) != 1:
+            raise JobFileError(f"has {len(documents)} documents; a job file has one", file=file)
+        return build_job(documents[0], file=file)
+    except RecursionError:
+        raise JobFileError("a value is nested too deeply", file=file, hint="write it with fewer brackets") from None
 
 
 def build_job(document: Document, *, file: str | None = None, root: KeyPath = ()) -> model.Job:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +17,7 @@ Path = tuple[str | int, ...]
 
 _TAG = "tag:yaml.org,2002:"
 _MAX_DEPTH = 64
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass
@@ -59,7 +61,7 @@ def _value(node: Node, path: Path, lines: dict[Path, int], file: str | None) -> 
         raise JobFileError("nested too deeply, or an alias contains itself", file=file, line=line)
     if isinstance(node, MappingNode):
         mapping: dict[str, Any] = {}
-        for key, key_line, value in _entries(node):
+        for key, key_line, value in _entries(node, file):
             if key in mapping:
                 raise JobFileError(
                     "is given twice",
@@ -74,16 +76,24 @@ def _value(node: Node, path: Path, lines: dict[Path, int], file: str | None) -> 
     if isinstance(node, SequenceNode):
         return [_value(item, (*path, index), lines, file) for index, item in enumerate(node.value)]
     assert isinstance(node, ScalarNode)
-    return _scalar(node)
+    return _scalar(node, file)
 
 
-def _entries(node: MappingNode) -> Iterator[tuple[str, int, Node]]:
+def _entries(node: MappingNode, file: str | None) -> Iterator[tuple[str, int, Node]]:
     for key_node, value_node in node.value:
-        yield str(key_node.value), key_node.start_mark.line + 1, value_node
+        yield _text(key_node, file), key_node.start_mark.line + 1, value_node
 
 
-def _scalar(node: ScalarNode) -> Any:
-    text: str = node.value
+def _text(node: Node, file: str | None) -> str:
+    text = str(node.value)
+    if _SURROGATE.search(text):
+        line = node.start_mark.line + 1
+        raise JobFileError("half of a surrogate pair is no text", file=file, line=line, hint="write the character")
+    return text
+
+
+def _scalar(node: ScalarNode, file: str | None) -> Any:
+    text = _text(node, file)
     match (node.tag or "").removeprefix(_TAG):
         case "null":
             return None

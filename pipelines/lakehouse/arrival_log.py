@@ -40,7 +40,7 @@ class LogFile:
             return False
         return re.fullmatch(f"arrival_date={date_of(self.arrival_day).isoformat()}/[^/%]+", self.path) is not None
 
-    def may_hold(self, from_us: int | None, to_us: int | None) -> bool:
+    def may_contain(self, from_us: int | None, to_us: int | None) -> bool:
         """Whether an arrival in ``[from_us, to_us]`` can be in this file."""
         first_us, last_us = self.first_us, self.last_us
         if self.arrival_day is not None:
@@ -51,13 +51,7 @@ class LogFile:
             to_us is None or first_us is None or first_us <= to_us
         )
 
-    def lies_within(self, from_us: int | None, to_us: int | None) -> bool:
-        """Whether every arrival of this file is known to be in ``[from_us, to_us]``."""
-        return (from_us is None or (self.first_us is not None and self.first_us >= from_us)) and (
-            to_us is None or (self.last_us is not None and self.last_us <= to_us)
-        )
-
-    def may_hold_partition(self, partition: int) -> bool:
+    def may_contain_partition(self, partition: int) -> bool:
         """Whether a record of this input partition can be in this file."""
         if partition == FOR_ALL:
             return self.null_partitions

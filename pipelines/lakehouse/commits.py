@@ -54,7 +54,7 @@ def commit(
     other = next(commits(table), None) if table is not None else None
     raise EnvironmentUnfit(
         f"write conflict: {what} to the table {name} lost to commits of others {attempts} times in a row"
-        + (f", last to {_described(*other)}" if other else ""),
+        + (f", last to {described(*other)}" if other else ""),
         hint="nothing of it was written; run the command again, which is safe",
     )
 
@@ -90,11 +90,17 @@ def commits(table: DeltaTable) -> Iterator[tuple[int, dict[str, Any]]]:
         yield version, next((json.loads(line)["commitInfo"] for line in lines if line.startswith('{"commitInfo"')), {})
 
 
-def _described(version: int, about: Mapping[str, Any]) -> str:
-    """A commit for a person: its version, what made it, and the run or batch, where it names one."""
+def metadata_of(about: Mapping[str, Any]) -> dict[str, Any]:
+    """The metadata of a commit with what its writer has put into it."""
     own = dict(about)
     with contextlib.suppress(TypeError, ValueError):  # others write there what they like
         own |= json.loads(about["userMetadata"]) if "userMetadata" in about else {}
+    return own
+
+
+def described(version: int, about: Mapping[str, Any]) -> str:
+    """A commit for a person: its version, what made it, and the run or batch, where it names one."""
+    own = metadata_of(about)
     by = own.get("tailrace") or str(own.get("operation", "commit")).lower()
     whose = [f"{key.removesuffix('_id')} {own[key]}" for key in ("run_id", "batch_id") if key in own]
     return f"version {version} ({', '.join([by, *whose])})"

@@ -22,7 +22,7 @@ from pipelines.lakehouse.commits import commits
 from pipelines.lakehouse.compact import is_compaction
 
 _CUT_US = MILLISECOND - 1
-"""Statistics hold whole milliseconds: a true maximum may lie this much above what they say."""
+"""Statistics contain whole milliseconds: a true maximum may lie this much above what they say."""
 _LOOKED_BACK = 50
 """More compactions in a row than any ingest makes."""
 
@@ -39,6 +39,7 @@ class Change:
     last_us: int | None
     rows: int | None
     what: str
+    removes: bool = False
 
     def touches(self, from_us: int | None, to_us: int | None) -> bool:
         """Whether an arrival in ``[from_us, to_us]`` may be among them."""
@@ -83,11 +84,12 @@ def _of_commit(version: int, actions: list[dict[str, Any]]) -> list[Change]:
         for kind, verb in (("add", "added by"), ("remove", "removed by")):
             file = action.get(kind)
             if file is not None and file.get("dataChange", True):
-                changed.append(_of_file(version, file, f"{verb} {whose} in version {version}"))
+                what = f"{verb} {whose} in version {version}"
+                changed.append(_of_file(version, file, what, removes=kind == "remove"))
     return changed
 
 
-def _of_file(version: int, file: dict[str, Any], what: str) -> Change:
+def _of_file(version: int, file: dict[str, Any], what: str, *, removes: bool) -> Change:
     stats = json.loads(file.get("stats") or "{}")
     first, last = (stats.get(name, {}).get("arrival_time") for name in ("minValues", "maxValues"))
     first_us = None if first is None else parse_instant(first)
@@ -98,7 +100,7 @@ def _of_file(version: int, file: dict[str, Any], what: str) -> Change:
         day_us = day_of(date.fromisoformat(day)) * DAY
         first_us = day_us if first_us is None else first_us
         last_us = day_us + DAY - 1 if last_us is None else last_us
-    return Change(version, first_us, last_us, stats.get("numRecords"), what)
+    return Change(version, first_us, last_us, stats.get("numRecords"), what, removes)
 
 
 def _written_after(log: DeltaTable, since_us: int) -> list[Change]:

@@ -23,7 +23,7 @@ from pipelines.plan.initial_state import Summary, summary_key_of
 class LogHistory:
     """Answers :class:`pipelines.plan.bounded_reads.History` from Delta tables opened at the version that is read.
 
-    ``summed`` holds the summaries that were asked for, by input: of arrivals before ``before_us`` alone, if given.
+    ``summed`` contains the summaries that were asked for, by input: of arrivals before ``before_us`` alone, if given.
     """
 
     def __init__(

@@ -41,6 +41,16 @@ def open_reference(lakehouse: Lakehouse, reference: Reference, version: int | No
     return ReferenceTable(table, len(times), {us: counts[us] for us in known})
 
 
+def static_rows(lakehouse: Lakehouse, reference: Reference, version: int | None = None) -> pa.Table | None:
+    """The rows of a static set at ``version`` (default: newest), in the order of their file; None if they cannot be
+    read any more."""
+    try:
+        rows = open_reference(lakehouse, reference, version).table.to_pyarrow_dataset().to_table()
+    except (UsageError, FileNotFoundError):
+        return None
+    return rows.sort_by("position").select([column.name for column in reference.columns])
+
+
 def check_columns(table: DeltaTable, reference: Reference) -> None:
     """:class:`UsageError` unless the table has the columns of the job file, of the same types."""
     name = references_table(reference.name)

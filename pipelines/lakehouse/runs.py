@@ -22,9 +22,12 @@ from pipelines.lakehouse.commits import commit
 from pipelines.lakehouse.compact import COMPACTION
 from pipelines.lakehouse.root import RUNS, Lakehouse
 from pipelines.lakehouse.schema import RUNS as COLUMNS
+from pipelines.runtime import run_log
 
 RUNNING, SUCCEEDED, FAILED, ABANDONED = "running", "succeeded", "failed", "abandoned"
 _ATTEMPTS = 10
+_LOGGED = ("kind", "reason", "error", "output_from", "output_to", "started_at", "finished_at", "rows_written", "cost")
+"""Columns that a line of the log has, too."""
 _MOST_FILES = 64
 
 
@@ -44,6 +47,9 @@ def record(lakehouse: Lakehouse, row: Mapping[str, Any]) -> None:
             _compact(lakehouse, str(row["job"]))
 
     commit(lakehouse, RUNS, write, _ATTEMPTS, f"the row of run {row['run_id']}")
+    run_log.log_event(
+        str(row["run_id"]), str(row["job"]), str(row["status"]), **{name: row.get(name) for name in _LOGGED}
+    )
 
 
 def _compact(lakehouse: Lakehouse, job_name: str) -> None:

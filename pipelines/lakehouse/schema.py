@@ -49,7 +49,7 @@ LOG_COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
 """What every arrival log holds before the payload; ``arrival_date``, the partition, comes last."""
 
 SOURCE_TIME = ("source_time", TIMESTAMP)
-"""Of an input that holds arrivals at the last one: the arrival time of the source, where it was not taken."""
+"""Of an input with ``hold_at_last``: the arrival time of the source, where it was not taken."""
 
 REFERENCE_COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
     ("effective_from", TIMESTAMP),
@@ -127,10 +127,12 @@ RUNS = pa.schema(
         ("fingerprints", pa.map_(pa.string(), pa.string())),
         ("reference_fingerprints", pa.map_(pa.string(), pa.string())),
         ("writer", pa.string()),
+        ("cost", pa.map_(pa.string(), pa.int64())),
         ("started_at", TIMESTAMP),
         ("finished_at", TIMESTAMP),
         ("process", pa.string()),
         ("engine", pa.map_(pa.string(), pa.string())),
+        ("job_parts", pa.map_(pa.string(), pa.string())),
     ]
 )
 """One row a run. ``status``: ``running`` | ``succeeded`` | ``failed`` | ``abandoned`` (its process died).
@@ -138,7 +140,8 @@ RUNS = pa.schema(
 Maps: ``versions_read`` and ``versions_written`` from table to Delta version, ``rows_written`` from table to rows,
 ``files_planned`` .. ``scans`` from table to what the plan foretold and Spark opened, ``fingerprints`` from the table of
 each output to its own, ``reference_fingerprints`` from the table of reference data to that of the rows read,
-``engine`` from component to version. Nulls in ``output_from`` .. ``read_to`` are open ends.
+``cost`` from a name to what Spark spent, ``engine`` from component to version, ``job_parts`` from ``policy`` and
+``query`` to the fingerprint of that part. Nulls in ``output_from`` .. ``read_to`` are open ends.
 ``process`` is ``host/pid``.
 """
 
@@ -181,13 +184,13 @@ def day_scalar(instant_us: int) -> pa.Scalar:
     return pa.scalar(instant_us // DAY, pa.int32()).cast(pa.date32())
 
 
-def alike(held: pa.DataType, wanted: pa.DataType) -> bool:
+def alike(stored: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether two types are the same once names inside lists and maps are left aside."""
-    if pa.types.is_nested(held) and pa.types.is_nested(wanted):
-        return held.num_fields == wanted.num_fields and all(
-            alike(held.field(index).type, wanted.field(index).type) for index in range(held.num_fields)
+    if pa.types.is_nested(stored) and pa.types.is_nested(wanted):
+        return stored.num_fields == wanted.num_fields and all(
+            alike(stored.field(index).type, wanted.field(index).type) for index in range(stored.num_fields)
         )
-    return bool(held.equals(wanted))
+    return bool(stored.equals(wanted))
 
 
 def _field(text: str) -> pa.Field:

@@ -71,7 +71,7 @@ def stream(
     """Run the live stream of ``job`` from where it stopped, into ``stream_windows`` (of steps ``stream_outputs``) and
     ``stream_verdicts``.
 
-    ``until_caught_up``: up to what the logs hold now, then what the end of the log gives, as provisional rows; else
+    ``until_caught_up``: up to what the logs contain now, then what the end of the log gives, as provisional rows; else
     until the process is interrupted. ``from_start`` begins again at the start of the logs. Neither
     ``files_per_trigger`` nor how often the stream is stopped and started changes what it writes.
 

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from pipelines.core.model import OutputRange
@@ -154,8 +154,9 @@ class Plan:
 
     ``strategy``: how watermarks are found; ``sorting``: how they are found if a file turns out not to be in order.
     ``paths``: the steps that set how far around the output range each input and reference is read.
+    ``slices``: disjoint plans that make up this one, to be run one after another; none: it is run as a whole.
     ``initial_states``: the state of each input before the read range and at the end of the log, from ``summaries``;
-    None: timelines begin empty.
+    None: timelines begin empty. ``preview``: the folder of side tables that take the results, in place of ``writes``.
     """
 
     job: str
@@ -174,6 +175,17 @@ class Plan:
     writer: Writer = "spark"
     references: tuple[ReadReference, ...] = ()
     paths: tuple[Path, ...] = ()
+    preview: str | None = None
+    slices: tuple[Plan, ...] = ()
+
+    @property
+    def parts(self) -> tuple[Plan, ...]:
+        """What is run, one after another: the slices, or the plan itself."""
+        return self.slices or (self,)
+
+    def as_preview(self, folder: str) -> Plan:
+        """The same plan with its results in side tables below ``folder``."""
+        return replace(self, preview=folder, slices=tuple(one.as_preview(folder) for one in self.slices))
 
     @property
     def end_of_log_us(self) -> int | None:
@@ -182,10 +194,26 @@ class Plan:
         return None if None in ends or not ends else min(end for end in ends if end is not None)
 
     @property
+    def rows(self) -> int | None:
+        """Arrivals that are read, at most; None where statistics are missing."""
+        counts = [read.rows for read in self.reads]
+        return None if None in counts else sum(count or 0 for count in counts)
+
+    @property
+    def size_bytes(self) -> int:
+        """The files that are read."""
+        return sum(read.size_bytes for read in self.reads)
+
+    @property
     def versions(self) -> dict[str, int]:
         """Version by table read."""
         references = {read.table: read.version for read in self.references}
         return {read.table: read.version for read in self.reads} | references
+
+    @property
+    def versions_present(self) -> dict[str, int]:
+        """Version by table that the results would replace; without those not written yet."""
+        return {one.table: one.version for one in self.writes if one.version is not None}
 
     @property
     def versions_by_name(self) -> dict[str, int]:
@@ -211,10 +239,20 @@ class Plan:
             "writes": [written.as_dict() for written in self.writes],
             "method": self.strategy.as_dict(),
             "writer": self.writer,
+            "slices": [one.size_as_dict() for one in self.slices],
             "end_of_log": instant_or_none(self.end_of_log_us),
             "settled": self.settled,
             "unsettled": self.unsettled,
             "notes": list(self.notes),
+        }
+
+    def size_as_dict(self) -> dict[str, object]:
+        """The output range and what is read for it, JSON-ready."""
+        return {
+            "output_from": instant_or_none(self.output.from_us),
+            "output_to": instant_or_none(self.output.to_us),
+            "rows": self.rows,
+            "bytes": self.size_bytes,
         }
 
 

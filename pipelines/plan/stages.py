@@ -58,17 +58,32 @@ class Replace:
     output: OutputRange
 
 
-Stage = KeepSummary | ReadLog | ReadSnapshots | Compute | Replace
+@dataclass(frozen=True, slots=True)
+class WriteAside:
+    """Write the rows of the output range to a side table, ``folder/table``, which then has these rows alone."""
+
+    table: WrittenTable
+    folder: str
+
+    @property
+    def place(self) -> str:
+        """The name of the side table."""
+        return f"{self.folder}/{self.table.table}"
+
+
+Stage = KeepSummary | ReadLog | ReadSnapshots | Compute | Replace | WriteAside
 
 
 def stages_of(plan: Plan) -> tuple[Stage, ...]:
     """The stages in the order in which they run; each output is committed after the one before it."""
+    if plan.slices:
+        return tuple(stage for one in plan.slices for stage in stages_of(one))
     return (
         *(KeepSummary(one) for one in plan.summaries if one.unsaved is not None),
         *map(ReadLog, plan.reads),
         *map(ReadSnapshots, plan.references),
         Compute(plan.strategy, plan.sorting, plan.writer),
-        *(Replace(one, plan.output) for one in plan.writes),
+        *(WriteAside(one, plan.preview) if plan.preview else Replace(one, plan.output) for one in plan.writes),
     )
 
 
@@ -96,6 +111,8 @@ def describe(stage: Stage) -> str:
             rows = "" if not one.replaced_rows else f", at most {one.replaced_rows} present rows"
             ends = format_ends(output.from_us, output.to_us)
             return f"replace {one.table} ({before}) where {one.column} is in [{ends}){rows}"
+        case WriteAside():
+            return f"write {stage.place}, a side table"
         case _ as never:
             assert_never(never)
 
@@ -107,6 +124,8 @@ def describe_plan(plan: Plan) -> Iterator[str]:
     yield from map(str, plan.paths)
     yield from plan.read.reasons
     yield from map(_initial_state, plan.summaries)
+    if plan.slices:
+        yield f"in {len(plan.slices)} slices, one after another, each committed before the next begins"
     yield from map(describe, stages_of(plan))
     yield "settled: no later arrival changes the result" if plan.settled else f"unsettled: {plan.unsettled}"
     yield from (f"note: {note}" for note in plan.notes)

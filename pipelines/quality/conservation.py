@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from pipelines.core.intervals import format_range
 from pipelines.core.model import EVERYTHING, Job, OutputRange
 from pipelines.lakehouse.layout import ARRIVALS, arrivals_table, verdicts_table
+from pipelines.lakehouse.owned_ranges import OwnedRange, owned_ranges
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import runs_of
 from pipelines.quality.check_result import SAMPLE_ROWS, CheckResult
-from pipelines.quality.owned_ranges import OwnedRange, owned_ranges
 from pipelines.quality.table_rows import table_rows
 
 if TYPE_CHECKING:

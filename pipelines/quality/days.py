@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 from pipelines.core.errors import UsageError
 from pipelines.core.intervals import days_of
 from pipelines.core.model import REASONS, Job, OutputRange
+from pipelines.ingest.sources.places import result_files
 from pipelines.lakehouse.layout import ARRIVALS, OutputTable, arrivals_table, output_tables, verdicts_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import TIMESTAMP
@@ -150,9 +151,9 @@ def stream_days(lakehouse: Lakehouse, job: Job, one: OutputTable) -> list[Stream
 
 
 def is_streamed(lakehouse: Lakehouse, one: OutputTable) -> bool:
-    """Whether the live run's table exists; the name of a catalog's table is taken on trust."""
+    """Whether the live run's table exists, or a folder of its files; the name of a catalog's table is not checked."""
     try:
-        return lakehouse.open(one.live) is not None
+        return lakehouse.open(one.live) is not None or bool(result_files(lakehouse.uri(one.live)))
     except UsageError:
         return True
 

@@ -18,20 +18,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.core.intervals import days_of, inside
-from pipelines.core.model import Input, Job, OutputRange
+from pipelines.core.model import Input, Job, OutputRange, Reference
 from pipelines.core.time import DAY, MILLISECOND, day_of, format_instant, from_datetime, to_datetime
 from pipelines.ingest.from_source import complete_until
 from pipelines.lakehouse.arrival_log import log_files
 from pipelines.lakehouse.layout import arrivals_table, references_table
 from pipelines.lakehouse.log_changes import Change, changes_since, last_change
-from pipelines.lakehouse.reference_data import open_reference
+from pipelines.lakehouse.owned_ranges import OwnedRange, owned_ranges
+from pipelines.lakehouse.reference_data import open_reference, static_rows
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import runs_of
 from pipelines.lakehouse.schema import TIMESTAMP
 from pipelines.plan.paths import job_extent
 from pipelines.plan.read_range import reach_of
 from pipelines.plan.snapshots import Lookup, lookups, snapshots_read
-from pipelines.quality.owned_ranges import OwnedRange, owned_ranges
 from pipelines.replay.builder import LogReads
 
 ALIVE_US = DAY
@@ -204,8 +204,7 @@ def _changes(lakehouse: Lakehouse, job: Job, one: OwnedRange) -> list[Change]:
 
 @dataclass(frozen=True, slots=True)
 class _NewReference:
-    """Reference data that has another version than a run read; ``then`` and ``now`` are its snapshots, None of both if
-    it is static."""
+    """Reference data that is not what a run read; ``then`` and ``now`` are its snapshots, none if it is static."""
 
     what: str
     lookup: Lookup | None
@@ -228,6 +227,8 @@ def _new_references(lakehouse: Lakehouse, job: Job, one: OwnedRange) -> list[_Ne
         table, version = lakehouse.open(name), one.run["versions_read"].get(name)
         if table is None or version is None or table.version() == version:
             continue
+        if reference.effective is None and _is_as_before(lakehouse, reference, version):
+            continue
         what = f"reference data {reference.name} was at version {version}, and is at {table.version()} now"
         lookup = by_name.get(reference.name)
         then, now = (
@@ -236,6 +237,12 @@ def _new_references(lakehouse: Lakehouse, job: Job, one: OwnedRange) -> list[_Ne
         )
         found.append(_NewReference(what, lookup, then, now))
     return found
+
+
+def _is_as_before(lakehouse: Lakehouse, reference: Reference, version: int) -> bool:
+    """Whether a static set has the rows again that it had at ``version``, in the same order."""
+    then, now = (static_rows(lakehouse, reference, number) for number in (version, None))
+    return then is not None and now is not None and then.equals(now)
 
 
 def _sentences(changes: Sequence[Change]) -> list[str]:

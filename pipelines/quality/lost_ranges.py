@@ -9,8 +9,8 @@ from typing import Any, Literal
 from pipelines.core.intervals import inside, outside
 from pipelines.core.model import EVERYTHING, OutputRange
 from pipelines.core.time import from_datetime
+from pipelines.lakehouse.owned_ranges import output_of
 from pipelines.lakehouse.runs import ABANDONED, FAILED, RUNNING, SUCCEEDED
-from pipelines.quality.owned_ranges import output_of
 
 End = Literal["killed", "failed", "done", "cancelled"]
 """How a run ended: its process is gone, it raised an error, it succeeded or is running, or a person cancelled it."""

@@ -8,10 +8,10 @@ from pipelines.core.errors import UsageError
 from pipelines.core.intervals import format_range
 from pipelines.core.model import EVERYTHING, Job, OutputRange
 from pipelines.lakehouse.layout import OutputTable, arrivals_table, output_tables, references_table
+from pipelines.lakehouse.owned_ranges import OwnedRange, owned_ranges
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import SUCCEEDED, runs_of
 from pipelines.quality.check_result import CheckResult
-from pipelines.quality.owned_ranges import OwnedRange, owned_ranges
 from pipelines.quality.table_rows import table_rows
 from pipelines.replay.builder import make_plan
 from pipelines.replay.summary import together

@@ -81,7 +81,7 @@ class Logs:
 
     def _count(self, name: str, read: ReadRange) -> int:
         self.table(name)
-        return sum(file.rows or 0 for file in self._files[name] if file.may_hold(read.from_us, read.to_us))
+        return sum(file.rows or 0 for file in self._files[name] if file.may_contain(read.from_us, read.to_us))
 
     def _whole_days(self, name: str, read: ReadRange) -> ReadRange:
         """The days that ``read`` touches where they are small, so that the next question needs no reading."""

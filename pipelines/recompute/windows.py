@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pipelines.core.expressions import Evaluate
-from pipelines.core.model import Arrival, Column, Decision, Job, OutputRange, WindowRow
+from pipelines.core.model import Arrival, Column, Decision, Job, OutputRange
 from pipelines.core.values import grouping_key
 from pipelines.job.expressions import instant_sql
 from pipelines.plan.initial_state import InitialStates
@@ -80,7 +80,7 @@ def recompute(
     ``initial_states``, or empty."""
     outcome = run(job, arrivals, output, evaluate=evaluate, instant_sql=instant_sql, initial_states=initial_states)
     windows = zip(outcome.windows, outcome.members, strict=True)
-    return Recomputed(tuple(RecomputedWindow(_row(row), members) for row, members in windows), outcome.decisions)
+    return Recomputed(tuple(RecomputedWindow(row.as_row(), members) for row, members in windows), outcome.decisions)
 
 
 def instant_in(row: Values, name: str) -> int:
@@ -106,12 +106,3 @@ def same_rows(left: Sequence[Values], right: Sequence[Values], names: Sequence[s
             return False
         del rest[match]
     return True
-
-
-def _row(row: WindowRow) -> Values:
-    return {
-        "window_start": row.window_start_us,
-        "window_end": row.window_end_us,
-        "window_id": row.window_id,
-        **row.values,
-    }

@@ -13,9 +13,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from pipelines.core.errors import UsageError
-from pipelines.ingest.sources.places import Places
+from pipelines.ingest.sources.places import result_files
 
-_ENDS = r".*\.(?P<end>parquet|json|jsonl|ndjson)(?:\.gz)?"
 _CORRUPT = "_corrupt_record"
 _WRAPPED = {
     "$date": T.TimestampType(),
@@ -30,12 +29,7 @@ def live_files(spark: SparkSession, folder: str) -> DataFrame | None:
 
     Raises :class:`UsageError` if they are of two formats, or a line is not JSON.
     """
-    try:
-        found = Places(folder, _ENDS).found()
-    except UsageError:
-        return None
-    hidden = ("_", ".")
-    files = [file for file in found if not any(part.startswith(hidden) for part in file.name.split("/"))]
+    files = result_files(folder)
     if not files:
         return None
     kinds = {file.match["end"] == "parquet" for file in files}

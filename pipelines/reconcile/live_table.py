@@ -65,10 +65,10 @@ def live_table(
                 f" {did_you_mean(theirs.lower(), there)}"
             )
     found = {column: there.get(mapping.get(column, column).lower()) for column in (*ours.names, EMITTED_AT)}
-    if SYSTEM_TIMESTAMP in found and found[SYSTEM_TIMESTAMP] is None:
-        # where the output has its time under another name, or rows are windows, the live run has it too
-        same = [*time_columns(job, one.output), *(["window_end"] if one.has_windows else [])]
-        found[SYSTEM_TIMESTAMP] = next((field for name in same if (field := found.get(name)) is not None), None)
+    # where the output has its time under another name, or rows are windows, the live run has it too
+    ends = [SYSTEM_TIMESTAMP, *(["window_end"] if one.has_windows else [])]
+    time = next((field for name in (*time_columns(job, one.output), *ends) if (field := found.get(name))), None)
+    found |= {name: found[name] or time for name in ends if name in found}
     values = [column for column in ours.names if column not in keys]
     lacking = tuple(column for column in values if found[column] is None)
     if values and len(lacking) == len(values):

@@ -57,7 +57,7 @@ class Sides:
         ours = self.replay if replay is None else replay.select(*self.keys, *self.values)
         if self.keys:
             return compare(ours, self.live, Shape(self.keys, self.values))
-        return _multiset(ours, self.live, self.values)
+        return multiset(ours, self.live, self.values)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -139,7 +139,7 @@ def _recomputed(sides: Sides, spark: SparkSession, lakehouse: Lakehouse, version
     return output_frames(sides.job, result)[sides.one.table]
 
 
-def _multiset(replay: DataFrame, live: DataFrame, columns: tuple[str, ...]) -> DataFrame:
+def multiset(replay: DataFrame, live: DataFrame, columns: tuple[str, ...]) -> DataFrame:
     """How often each different row is on each side. Nulls are equal, NaN equals NaN, and zero negative zero."""
     ours = replay.select(*columns, F.lit(None).cast("timestamp").alias(EMITTED_AT), F.lit(True).alias(_OURS))
     theirs = live.select(*columns, EMITTED_AT, F.lit(False).alias(_OURS))

@@ -9,7 +9,7 @@ from pipelines.reference.events import Ordered, Row, Span
 
 
 def ends_on_grid(window: Grid, at_us: int) -> list[Span]:
-    """Windows ``(start, end]`` that hold ``at_us``, with ends at ``align + offset + k * hop``, earliest first.
+    """Windows ``(start, end]`` that contain ``at_us``, with ends at ``align + offset + k * hop``, earliest first.
 
     Rule S9: ``start < at <= end``. Empty where ``at_us`` lies in the gap between two hops.
     """
@@ -51,7 +51,7 @@ def assign_ends_on_grid(window: SimpleWindow, rows: Sequence[Row], _: Ordered) -
 
 
 def assign_starts_on_grid(window: SimpleWindow, rows: Sequence[Row], _: Ordered) -> list[tuple[Span, list[Row]]]:
-    """Tumbling and hopping windows of atlas: all that hold the row's instant and were not closed when it came."""
+    """Tumbling and hopping windows of atlas: all that contain the row's instant and were not closed when it came."""
     assert isinstance(window, Grid)
     return gather(
         rows,

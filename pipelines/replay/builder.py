@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -28,10 +30,13 @@ from pipelines.plan.paths import extents, paths
 from pipelines.plan.read_range import ReadRange, read_range
 from pipelines.plan.snapshots import lookups, snapshots_read
 from pipelines.plan.watermark_strategy import choose_strategy
-from pipelines.replay.size import writer_of
+from pipelines.replay.size import MOST_ROWS_OF_A_SLICE, slice_ends, writer_of
 
 NAMED_FILES = 32
 """So many files a plan names one by one; Spark looks up more than that in a job of its own."""
+
+MOST_READ_AGAIN = 1.5
+"""A plan cuts a range by itself only where the slices together read no more than so many times what the whole does."""
 
 AsOf = int | Mapping[str, int] | None
 """A version of every arrival log, or versions by input and by reference; None: the newest."""
@@ -88,13 +93,31 @@ class LogReads:
         return settled_by(found, (self._complete_us,))[1]
 
 
-def make_plan(job: Job, output: OutputRange, lakehouse: str | Path | Lakehouse, *, as_of: AsOf = None) -> Plan:
+def make_plan(
+    job: Job, output: OutputRange, lakehouse: str | Path | Lakehouse, *, as_of: AsOf = None, slices: int | None = None
+) -> Plan:
     """The plan of a replay of ``job`` over ``output``, against the logs as they are now (or as of a version).
 
-    Raises as :class:`LogReads` does.
+    ``slices``: in how many slices it is run, at most; None: as its size asks for. Raises as :class:`LogReads` does.
     """
     place = Lakehouse.at(lakehouse)
     logs = LogReads(job, place, as_of=as_of)
+    whole = _plan(job, output, place, logs, as_of)
+    wanted = slices or math.ceil((whole.rows or 0) / MOST_ROWS_OF_A_SLICE)
+    if wanted <= 1:
+        return whole
+    files = [file for table in logs.tables.values() for file in log_files(table)]
+    ends = [output.from_us, *slice_ends(files, output, wanted), output.to_us]
+    cut = [_plan(job, OutputRange(*pair), place, logs, as_of) for pair in itertools.pairwise(ends)]
+    if len(cut) == 1 or (slices is None and sum(one.rows or 0 for one in cut) > MOST_READ_AGAIN * (whole.rows or 0)):
+        return whole
+    # the last one has asked for all that any of them needs of the summaries
+    summaries = cut[-1].summaries
+    first, *others = (replace(one, summaries=()) for one in cut)
+    return replace(whole, summaries=summaries, slices=(replace(first, summaries=summaries), *others))
+
+
+def _plan(job: Job, output: OutputRange, place: Lakehouse, logs: LogReads, as_of: AsOf) -> Plan:
     found = logs.of(output)
     reads = tuple(read_table(logs.tables[part.name], part, found.of(part.name)) for part in job.inputs)
     references = tuple(_read_references(job, place, output, _versions(job, as_of)))
@@ -223,7 +246,7 @@ def _open(lakehouse: Lakehouse, part: Input, version: int | None) -> DeltaTable:
 def read_table(table: DeltaTable, part: Input, read: ReadRange) -> ReadTable:
     """What reading the arrivals ``read`` of an input's log opens."""
     files = log_files(table)
-    chosen = [file for file in files if file.may_hold(read.from_us, read.to_us)]
+    chosen = [file for file in files if file.may_contain(read.from_us, read.to_us)]
     return ReadTable(
         input=part.name,
         table=arrivals_table(part.log),
@@ -249,16 +272,16 @@ def _paths(table: DeltaTable, files: Sequence[LogFile]) -> tuple[str, ...]:
 
 
 def _check_columns(table: DeltaTable, part: Input, name: str) -> None:
-    held = {field.name.lower(): field.type for field in pa.schema(table.schema().to_arrow())}
+    stored = {field.name.lower(): field.type for field in pa.schema(table.schema().to_arrow())}
     for field in arrivals_schema(part):
-        if field.name.lower() not in held:
+        if field.name.lower() not in stored:
             raise UsageError(
                 f"the table {name} lacks the column '{field.name}' of input {part.name}",
                 hint="correct the input's columns, or ingest with this job file, which adds the column",
             )
-        if not alike(held[field.name.lower()], field.type):
+        if not alike(stored[field.name.lower()], field.type):
             raise UsageError(
-                f"column '{field.name}' is {held[field.name.lower()]} in {name}, but {field.type} in the job file",
+                f"column '{field.name}' is {stored[field.name.lower()]} in {name}, but {field.type} in the job file",
                 hint="give it the log's type",
             )
 

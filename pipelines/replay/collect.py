@@ -32,7 +32,7 @@ from pipelines.lakehouse.layout import (
     windows_table,
 )
 from pipelines.plan.definition import Writer
-from pipelines.replay.fingerprint import digest_of, fingerprint, fingerprint_of
+from pipelines.replay.fingerprint import Counted, digest_of, fingerprint
 from pipelines.replay.write import with_day
 
 _DIGEST = "__digest"
@@ -40,13 +40,13 @@ _DIGEST = "__digest"
 
 @dataclass(frozen=True)
 class Computed:
-    """Results by table. ``decisions``: events by input, verdict, reasons; ``fingerprints``: of the outputs, by table;
+    """Results by table. ``decisions``: events by input, verdict, reasons; ``counted``: the outputs' rows, by table;
     ``queries`` were executed for all this."""
 
     tables: Mapping[str, DataFrame | pa.Table]
     rows: Mapping[str, int]
     decisions: Counter[tuple[str, str, tuple[str, ...]]]
-    fingerprints: Mapping[str, str]
+    counted: Mapping[str, Counted]
     queries: tuple[DataFrame, ...]
 
 
@@ -113,8 +113,7 @@ def _counted(job: Job, frames: Mapping[str, DataFrame], *, at_once: bool) -> Com
     rows[verdicts] = sum(count for (_, *decision), count in decisions.items() if _keeps(job, *decision))
     kept = frames[verdicts] if job.keep_verdicts == "all" else frames[verdicts].filter(IS_EXCEPTION_SQL)
     tables = {name: with_day({**frames, verdicts: kept}[name], layout) for name, layout in result_tables(job)}
-    fingerprints = {name: one.fingerprint for name, one in summed.items()}
-    return Computed(tables, rows, decisions, fingerprints, tuple(frames.values()))
+    return Computed(tables, rows, decisions, summed, tuple(frames.values()))
 
 
 def _collected(job: Job, frames: Mapping[str, DataFrame]) -> Computed:
@@ -122,7 +121,7 @@ def _collected(job: Job, frames: Mapping[str, DataFrame]) -> Computed:
     digested = {name: frames[name].withColumn(_DIGEST, digest_of(frames[name].schema)) for name in outputs}
     queries = {name: _loosened(with_day({**frames, **digested}[name], layout)) for name, layout in result_tables(job)}
     tables = {name: query.toArrow() for name, query in queries.items()}
-    fingerprints = {name: _summed(tables[name][_DIGEST]) for name in outputs}
+    counted = {name: _summed(tables[name][_DIGEST]) for name in outputs}
     tables |= {name: tables[name].drop_columns([_DIGEST]) for name in outputs}
     tables = {name: _nullable(table) for name, table in tables.items()}
     columns = [tables[verdicts][name].to_pylist() for name in ("input", "verdict", "reasons")]
@@ -130,15 +129,15 @@ def _collected(job: Job, frames: Mapping[str, DataFrame]) -> Computed:
     kept = pa.array([_keeps(job, *decision) for _, *decision in each], pa.bool_())
     tables[verdicts] = tables[verdicts].filter(kept)
     rows = {name: len(table) for name, table in tables.items()}
-    return Computed(tables, rows, Counter(each), fingerprints, tuple(queries.values()))
+    return Computed(tables, rows, Counter(each), counted, tuple(queries.values()))
 
 
-def _summed(digests: pa.ChunkedArray) -> str:
-    """The fingerprint of rows with these hashes."""
+def _summed(digests: pa.ChunkedArray) -> Counted:
+    """Rows with these hashes."""
     numbers = np.frombuffer(bytes.fromhex("".join(digests.to_pylist())), ">u8").astype(np.uint64)
     # unsigned integers wrap round, which is what adding up modulo 2^64 means
-    sums = numbers.reshape(len(digests), -1).sum(axis=0, dtype=np.uint64)
-    return fingerprint_of(len(digests), [int(part) for part in sums]).fingerprint
+    sums = numbers.reshape(-1, 4).sum(axis=0, dtype=np.uint64)
+    return Counted(len(digests), tuple(int(part) for part in sums))
 
 
 def _keeps(job: Job, verdict: str, reasons: tuple[str, ...]) -> bool:

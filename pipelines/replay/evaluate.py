@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from typing import Any, assert_never
 
@@ -15,19 +15,33 @@ from pipelines.batch import engine
 from pipelines.batch.spark.failures import value_refused
 from pipelines.batch.stream_analytics.watermarks.file_order import message_of_disorder
 from pipelines.core.model import REASONS, Job
+from pipelines.core.time import format_instant
 from pipelines.lakehouse.cache import summaries
-from pipelines.lakehouse.layout import result_tables
+from pipelines.lakehouse.layout import result_tables, windows_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.spark_client import require_client, require_safe_commits
 from pipelines.plan.definition import Plan
-from pipelines.plan.stages import Compute, KeepSummary, ReadLog, ReadSnapshots, Replace, describe, stages_of
+from pipelines.plan.stages import (
+    Compute,
+    KeepSummary,
+    ReadLog,
+    ReadSnapshots,
+    Replace,
+    WriteAside,
+    describe,
+    stages_of,
+)
 from pipelines.plan.watermark_strategy import WatermarkStrategy
 from pipelines.replay.collect import Computed, computed, frames_of, output_frames, persisted
-from pipelines.replay.fingerprint import fingerprint
+from pipelines.replay.cost import measured
+from pipelines.replay.fingerprint import NO_ROWS, Counted, fingerprint
 from pipelines.replay.io_metrics import scanned, watched
 from pipelines.replay.read import log_slices, read_arrivals, read_references, reference_fingerprints
+from pipelines.replay.size import tasks_of
 from pipelines.replay.summary import Findings, together
 from pipelines.replay.write import check_columns, replace_range, with_day
+
+_SHUFFLE = "spark.sql.shuffle.partitions"
 
 
 def evaluate(
@@ -46,10 +60,48 @@ def evaluate(
     """
     found.engine["java"] = _java_version(spark)
     require_client(spark, lakehouse)
-    if plan.writer == "spark":
+    if any(part.writer == "spark" for part in plan.parts):
         require_safe_commits(spark, lakehouse)
-    evaluator = _Evaluator(plan, job, lakehouse, spark, found)
+    found.reference_fingerprints = reference_fingerprints(read_references(spark, job, plan, lakehouse))
+    counted: dict[str, Counted] = {}
+    with measured(spark, found.cost):
+        for part in plan.parts:
+            of_part = Findings()
+            try:
+                for name, more in _evaluate_part(part, job, lakehouse, spark, run_id, of_part, progress).items():
+                    counted[name] = counted.get(name, NO_ROWS) + more
+            except BaseException as error:
+                if part.output.from_us is not None and part is not plan.parts[0]:
+                    begun = format_instant(part.output.from_us)
+                    error.add_note(f"the slices before {begun} are written: --from {begun} goes on there")
+                raise
+            finally:
+                found.add(of_part)
+    found.fingerprints = {name: one.fingerprint for name, one in counted.items()}
+    found.output_fingerprint = together(found.fingerprints | found.reference_fingerprints)
+
+
+def _evaluate_part(
+    plan: Plan,
+    job: Job,
+    lakehouse: Lakehouse,
+    spark: SparkSession,
+    run_id: str,
+    found: Findings,
+    progress: Callable[[str], None],
+) -> Mapping[str, Counted]:
+    """As :func:`evaluate`, for a plan without slices; the rows of each output, by table."""
+    evaluator, layouts = _Evaluator(plan, job, lakehouse, spark, found), dict(result_tables(job))
+    about = {"tailrace": "preview" if plan.preview else "replay", "run_id": run_id}
+
+    def write(name: str, place: str) -> None:
+        found.versions_written[place] = replace_range(
+            results.tables[name], lakehouse, place, layouts[name], plan.output, about
+        )
+        found.rows_written[place] = results.rows[name]
+
     with ExitStack() as kept:
+        kept.enter_context(_enough_tasks(spark, plan))
         for stage in stages_of(plan):
             progress(describe(stage))
             match stage:
@@ -61,14 +113,24 @@ def evaluate(
                     evaluator.references  # noqa: B018  # likewise
                 case Compute():
                     results = evaluator.compute(stage, kept)
-                case Replace(one, output):
-                    layout = dict(result_tables(job))[one.table]
-                    about = {"tailrace": "replay", "run_id": run_id}
-                    version = replace_range(results.tables[one.table], lakehouse, one.table, layout, output, about)
-                    found.versions_written[one.table] = version
-                    found.rows_written[one.table] = results.rows[one.table]
+                case Replace(one):
+                    write(one.table, one.table)
+                case WriteAside(one):
+                    write(one.table, stage.place)
                 case _ as never:
                     assert_never(never)
+    return results.counted
+
+
+@contextmanager
+def _enough_tasks(spark: SparkSession, plan: Plan) -> Iterator[None]:
+    """A block in which shuffles have as many tasks as the plan's arrivals need, and no fewer than the session's."""
+    before = str(spark.conf.get(_SHUFFLE))
+    spark.conf.set(_SHUFFLE, max(int(before), tasks_of(plan)))
+    try:
+        yield
+    finally:
+        spark.conf.set(_SHUFFLE, before)
 
 
 def recompute(plan: Plan, job: Job, lakehouse: Lakehouse, spark: SparkSession) -> str:
@@ -77,15 +139,24 @@ def recompute(plan: Plan, job: Job, lakehouse: Lakehouse, spark: SparkSession) -
     Windows are computed alone, on large logs by another strategy than with verdicts.
     """
     assert plan.job_fingerprint == job.fingerprint, "the plan was made for another job"
+    counted: dict[str, Counted] = {}
+    for part in plan.parts:
+        with _enough_tasks(spark, part):
+            for name, more in _recomputed(part, job, lakehouse, spark).items():
+                counted[name] = counted.get(name, NO_ROWS) + more
+    references = reference_fingerprints(read_references(spark, job, plan, lakehouse))
+    return together({name: one.fingerprint for name, one in counted.items()} | references)
+
+
+def _recomputed(plan: Plan, job: Job, lakehouse: Lakehouse, spark: SparkSession) -> dict[str, Counted]:
     arrivals = read_arrivals(spark, job, plan, lakehouse)
     if job.steps is None:
         windows = engine.windows_alone(job, arrivals, plan.output, plan.initial_states, plan.sorting)
-        return fingerprint(windows).fingerprint
+        return {windows_table(job): fingerprint(windows)}
     references = read_references(spark, job, plan, lakehouse)
     result = engine.run_steps(job, arrivals, references, plan.output, plan.initial_states, plan.sorting)
     with persisted(result.shared_steps):
-        outputs = {name: fingerprint(rows).fingerprint for name, rows in output_frames(job, result).items()}
-    return together(outputs | reference_fingerprints(references))
+        return {name: fingerprint(rows) for name, rows in output_frames(job, result).items()}
 
 
 class _Evaluator:
@@ -119,9 +190,6 @@ class _Evaluator:
             self._found.warnings.append(warning)
             results = self._computed(stage, stage.sorting, kept)
         self._found.writer = stage.writer
-        self._found.fingerprints = dict(results.fingerprints)
-        self._found.reference_fingerprints = reference_fingerprints(self.references)
-        self._found.output_fingerprint = together(self._found.fingerprints | self._found.reference_fingerprints)
         return results
 
     def _computed(self, stage: Compute, strategy: WatermarkStrategy, kept: ExitStack) -> Computed:

@@ -20,10 +20,20 @@ _LANE_DIGITS = 16
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Rows and their fingerprint."""
+    """So many rows, whose hashes add up to ``sums``, four numbers modulo 2^64. Those of disjoint rows can be added."""
 
-    rows: int
-    fingerprint: str
+    rows: int = 0
+    sums: tuple[int, ...] = (0,) * _LANES
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256, 64 hex digits."""
+        text = ":".join([str(self.rows), *(f"{total:016x}" for total in self.sums)])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def __add__(self, other: Counted) -> Counted:
+        sums = (one + another for one, another in zip(self.sums, other.sums, strict=True))
+        return Counted(self.rows + other.rows, tuple(total % (1 << 64) for total in sums))
 
 
 def fingerprint(frame: DataFrame) -> Counted:
@@ -64,16 +74,11 @@ def _sums(schema: T.StructType) -> list[Column]:
 
 
 def _counted(row: Row) -> Counted:
-    return fingerprint_of(int(row["__rows"]), [int(row[f"__lane{task_range}"] or 0) for task_range in range(_LANES)])
+    sums = (int(row[f"__lane{task_range}"] or 0) % (1 << 64) for task_range in range(_LANES))
+    return Counted(int(row["__rows"]), tuple(sums))
 
 
-def fingerprint_of(rows: int, sums: list[int]) -> Counted:
-    """The fingerprint of so many rows, whose hashes add up to ``sums``, four numbers."""
-    text = ":".join([str(rows), *(f"{total % (1 << 64):016x}" for total in sums)])
-    return Counted(rows, hashlib.sha256(text.encode()).hexdigest())
-
-
-NO_ROWS = fingerprint_of(0, [0] * _LANES)
+NO_ROWS = Counted()
 """What :func:`fingerprint` gives for a frame without rows."""
 
 

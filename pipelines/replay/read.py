@@ -23,7 +23,7 @@ from pipelines.plan.read_range import ReadRange
 from pipelines.replay.fingerprint import fingerprint
 
 _PATTERN = frozenset("{}[]*?\\")
-"""A path that holds one of these would be read as a pattern."""
+"""A path that contains one of these would be read as a pattern."""
 
 
 def read_arrivals(spark: SparkSession, job: Job, plan: Plan, lakehouse: Lakehouse) -> dict[str, DataFrame]:
@@ -59,7 +59,7 @@ def reference_fingerprints(references: Mapping[str, DataFrame]) -> dict[str, str
 
 
 def log_slices(spark: SparkSession, plan: Plan, lakehouse: Lakehouse) -> LogSlices:
-    """As :func:`read_arrivals`, in the order in which files hold the arrivals, each sorted file by itself."""
+    """As :func:`read_arrivals`, in the order of the arrivals in the files, each sorted file by itself."""
     return {one.input: partial(_slices, spark, lakehouse, one) for one in plan.reads}
 
 

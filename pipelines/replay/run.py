@@ -6,6 +6,7 @@ A failure before the first commit leaves every table as it was. A crash between 
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import platform
 import uuid
@@ -18,10 +19,14 @@ from pipelines import __version__
 from pipelines.core.model import Job, OutputRange
 from pipelines.core.time import from_datetime, to_datetime
 from pipelines.lakehouse import runs
+from pipelines.lakehouse.damage import damaged_file
+from pipelines.lakehouse.layout import result_tables
+from pipelines.lakehouse.previews import PREVIEW, drop_expired, remove_table, side_folder
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.plan.definition import Plan
+from pipelines.plan.definition import Plan, ReadTable
 from pipelines.replay.builder import AsOf, make_plan
-from pipelines.replay.summary import Findings, RunSummary
+from pipelines.replay.summary import Findings, RunSummary, added
+from pipelines.runtime.run_log import log_event
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,21 +40,30 @@ def replay(
     lakehouse: str | Path | Lakehouse,
     *,
     as_of: AsOf = None,
+    slices: int | None = None,
     planned: Callable[[Plan], None] = lambda _: None,
     spark: SparkSession | None = None,
     reason: str | None = None,
     kind: str = "replay",
     progress: Progress = lambda _: None,
     only_run: bool = False,
+    preview: str | None = None,
 ) -> RunSummary:
     """Plan and run ``job`` over ``output``: half-open, an open end means all of the log on that side.
 
-    ``as_of`` reads older versions of the arrival logs; ``planned`` is called with the plan before it runs. See
-    :func:`execute` for the others. Raises :class:`EnvironmentUnfit` before any work if the lakehouse cannot be
-    written, and :class:`UsageError` if an input has no log, or a part of a table of other columns would be replaced.
+    ``preview`` names a preview: the results go to its side tables, and no other table changes. ``as_of`` reads older
+    versions of the arrival logs; ``slices`` as of :func:`make_plan`; ``planned`` is called with the plan before it
+    runs. See :func:`execute` for the others. Raises :class:`EnvironmentUnfit` before any work if the lakehouse cannot
+    be written, and :class:`UsageError` if an input has no log, or a part of a table of other columns would be replaced.
     """
     place = Lakehouse.at(lakehouse)
-    plan = make_plan(job, output, place, as_of=as_of)
+    plan = make_plan(job, output, place, as_of=as_of, slices=slices)
+    if preview is not None:
+        folder = side_folder(job.name, preview)
+        plan, kind = plan.as_preview(folder), PREVIEW
+        drop_expired(place, job.name)
+        for table, _ in result_tables(job):
+            remove_table(place, f"{folder}/{table}")
     planned(plan)
     place.require_writable()
     return execute(plan, job, place, spark=spark, reason=reason, kind=kind, progress=progress, only_run=only_run)
@@ -74,29 +88,35 @@ def execute(
     assert plan.job_fingerprint == job.fingerprint, "the plan was made for another job"
     runs.abandon_dead(lakehouse, job.name)
     started_us = _now_us()
-    row = _ledger_row(plan, kind, reason, started_us)
+    row = _ledger_row(plan, job, kind, reason, started_us)
     found = Findings(engine=row["engine"])
     runs.record(lakehouse, row)
     try:
         from pipelines.replay.evaluate import evaluate
         from pipelines.runtime.session import session
 
+        def begun(stage: str) -> None:
+            log_event(row["run_id"], plan.job, "stage", stage=stage)
+            progress(stage)
+
         running = spark or session(short=only_run and plan.writer == "driver")
-        evaluate(plan, job, lakehouse, running, row["run_id"], found, progress)
-    except BaseException as error:
-        what = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        evaluate(plan, job, lakehouse, running, row["run_id"], found, begun)
+    except BaseException as failure:
+        error = damaged_file(failure) or failure
+        first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        what = "; ".join([first_line, *getattr(failure, "__notes__", ())])
         finished = to_datetime(_now_us())
         runs.record(
             lakehouse, {**row, **found.as_dict(), "status": runs.FAILED, "error": what, "finished_at": finished}
         )
-        raise
+        raise error from failure.__cause__
     finished_us = _now_us()
     done = {**row, **found.as_dict(), "status": runs.SUCCEEDED, "finished_at": to_datetime(finished_us)}
     runs.record(lakehouse, done)
     return RunSummary(row["run_id"], kind, plan, found, started_us, finished_us)
 
 
-def _ledger_row(plan: Plan, kind: str, reason: str | None, started_us: int) -> dict[str, Any]:
+def _ledger_row(plan: Plan, job: Job, kind: str, reason: str | None, started_us: int) -> dict[str, Any]:
     ends = {
         "output_from": plan.output.from_us,
         "output_to": plan.output.to_us,
@@ -114,13 +134,20 @@ def _ledger_row(plan: Plan, kind: str, reason: str | None, started_us: int) -> d
         **{name: None if us is None else to_datetime(us) for name, us in ends.items()},
         "read_rule": plan.read.rule,
         "settled": plan.settled,
-        "versions_read": plan.versions,
-        "files_planned": {read.table: read.files for read in plan.reads},
-        "bytes_planned": {read.table: read.size_bytes for read in plan.reads},
+        # a preview is compared with the tables that it would replace
+        "versions_read": plan.versions | (plan.versions_present if plan.preview else {}),
+        "job_parts": job.part_fingerprints,
+        "files_planned": _planned(plan, lambda read: read.files),
+        "bytes_planned": _planned(plan, lambda read: read.size_bytes),
         "started_at": to_datetime(started_us),
         "process": runs.this_process(),
         "engine": _versions(),
     }
+
+
+def _planned(plan: Plan, number: Callable[[ReadTable], int]) -> dict[str, int]:
+    """By log, a number of what is read of it, over all parts of the plan."""
+    return functools.reduce(added, ({read.table: number(read) for read in part.reads} for part in plan.parts))
 
 
 def _versions() -> dict[str, str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 
 from deltalake import DeltaTable
 
-from pipelines.core.model import AnyOf, Grid, Job, Session, Window
+from pipelines.core.model import AnyOf, Grid, Job, OutputRange, Session, Window
 from pipelines.core.steps import (
     Applied,
     InputRows,
@@ -21,15 +22,58 @@ from pipelines.core.steps import (
     United,
     Windowed,
 )
+from pipelines.core.time import DAY, HOUR, MAX_INSTANT_US, MIN_INSTANT_US
+from pipelines.lakehouse.arrival_log import LogFile
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.plan.definition import ReadReference, ReadTable, Writer, WrittenTable
+from pipelines.plan.definition import Plan, ReadReference, ReadTable, Writer, WrittenTable
 
 MOST_ROWS = 200_000
-"""Of a result, so many rows at most are held in memory."""
+"""Of a result, so many rows at most are kept in memory."""
 
+
+MOST_ROWS_OF_A_SLICE = 100_000_000
+"""So many arrivals a run computes at once: shuffles and what is kept of them take local disk."""
+
+TASK_BYTES = 8 * 2**20
+"""Of arrivals, as files, for one task after a shuffle: so the memory of a task does not grow with the log."""
 
 MOST_BYTES = 64 * 2**20
 """Of arrivals, as files; rows may be wide."""
+
+
+def tasks_of(plan: Plan) -> int:
+    """How many tasks a shuffle of the arrivals needs, so that each has little enough for its memory."""
+    return math.ceil(plan.size_bytes / TASK_BYTES)
+
+
+def slice_ends(files: Sequence[LogFile], output: OutputRange, slices: int) -> list[int]:
+    """Instants that cut ``output`` into so many slices of about the same number of arrivals, or fewer.
+
+    They are midnights, because tables are partitioned by day; whole hours where there are more slices than days.
+    Rising, in microseconds.
+    """
+    days = [file.arrival_day for file in files if file.arrival_day is not None]
+    step_us = DAY if len(set(days)) >= slices else HOUR
+    from_us = MIN_INSTANT_US if output.from_us is None else output.from_us
+    to_us = MAX_INSTANT_US if output.to_us is None else output.to_us
+    arrivals = Counter[int]()
+    for file in files:
+        if file.first_us is None or file.last_us is None:
+            continue
+        first_us, last_us = max(file.first_us, from_us), min(file.last_us, to_us)
+        steps = range(first_us // step_us, last_us // step_us + 1)
+        if not steps:
+            continue
+        share, rest = divmod(file.rows or 0, len(steps))
+        arrivals.update(dict.fromkeys(steps, share) | {steps[0]: share + rest})
+    ends: list[int] = []
+    arrived, total = 0, arrivals.total()
+    for step in sorted(arrivals):
+        arrived += arrivals[step]
+        end_us = (step + 1) * step_us
+        if end_us < to_us and total * (len(ends) + 1) <= arrived * slices < total * slices:
+            ends.append(end_us)
+    return ends
 
 
 def writer_of(

@@ -21,7 +21,7 @@ class Findings:
     ``files_read`` and ``bytes_read``, the files of each log that Spark opened, once each, and ``scans``, how often it
     went through them. Where the plan predicted otherwise, ``warnings`` contain it. ``fingerprints`` are those of the
     outputs by table, ``reference_fingerprints`` those of the reference rows that were read, ``output_fingerprint`` is
-    that of all of them. ``writer``: who wrote the results.
+    that of all of them. ``writer``: who wrote the results. ``cost``: what Spark spent.
     """
 
     counts_by_verdict: dict[str, int] = field(default_factory=dict)
@@ -36,7 +36,17 @@ class Findings:
     fingerprints: dict[str, str] = field(default_factory=dict)
     reference_fingerprints: dict[str, str] = field(default_factory=dict)
     writer: str | None = None
+    cost: dict[str, int] = field(default_factory=dict)
     engine: dict[str, str] = field(default_factory=dict)
+
+    def add(self, part: Findings) -> None:
+        """Add what was found of a part of the range, run after those before it."""
+        for name in ("counts_by_verdict", "counts_by_reason", "rows_written", "files_read", "bytes_read"):
+            setattr(self, name, added(getattr(self, name), getattr(part, name)))
+        self.scans |= {name: max(scans, self.scans.get(name, 0)) for name, scans in part.scans.items()}
+        self.versions_written |= part.versions_written
+        self.warnings += part.warnings
+        self.writer = part.writer if self.writer in (None, part.writer) else "spark"
 
     def as_dict(self) -> dict[str, Any]:
         """Columns of the ledger, JSON-ready."""
@@ -87,6 +97,11 @@ class RunSummary:
             "finished_at": format_instant(self.finished_us),
             "plan": self.plan.as_dict(),
         }
+
+
+def added(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    """The sums by name."""
+    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}
 
 
 def together(by_table: Mapping[str, str]) -> str:

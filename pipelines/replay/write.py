@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,8 @@ from pipelines.lakehouse.commits import commit, version_of
 from pipelines.lakehouse.layout import Layout, is_whole_days
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.spark_client import require_safe_commits
+
+Guard = Callable[[DeltaTable | None], None]
 
 _ATTEMPTS = 5
 _CONFLICTS = tuple(vars(delta_errors)[name] for name in delta_errors.__all__)
@@ -58,23 +60,30 @@ def replace_range(
     layout: Layout,
     output: OutputRange,
     metadata: Mapping[str, str],
+    guard: Guard = lambda _: None,
 ) -> int:
     """Replace what lies in ``[from, to)`` by ``rows`` (which have their day column) in one commit; its version.
 
     Nothing is committed if a row lies outside the range. An open range replaces the table, columns included. The rows
     are the same whatever others commit meanwhile, so a write that conflicts is tried again; :class:`EnvironmentUnfit`
-    if it conflicts each time.
+    if it conflicts each time. ``guard`` is called before each try with the table as it is, and may raise.
     """
     about = {"userMetadata": json.dumps(dict(metadata))}
     if isinstance(rows, pa.Table):
-        replace_rows(rows, lakehouse, name, layout, output, about)
+        replace_rows(rows, lakehouse, name, layout, output, about, guard)
     else:
-        _replace_by_spark(rows, lakehouse, name, layout, output, about)
+        _replace_by_spark(rows, lakehouse, name, layout, output, about, guard)
     return version_of(lakehouse, name, about)
 
 
 def _replace_by_spark(
-    frame: DataFrame, lakehouse: Lakehouse, name: str, layout: Layout, output: OutputRange, about: Mapping[str, str]
+    frame: DataFrame,
+    lakehouse: Lakehouse,
+    name: str,
+    layout: Layout,
+    output: OutputRange,
+    about: Mapping[str, str],
+    guard: Guard,
 ) -> None:
     require_safe_commits(frame.sparkSession, lakehouse)
     # a day in few files, and a big day in several: balanced by Spark as it runs, without a pass to sample
@@ -83,7 +92,8 @@ def _replace_by_spark(
     how = {"overwriteSchema": "true"} if condition is None else {"replaceWhere": condition}
     writer = laid_out.write.format("delta").mode("overwrite").partitionBy(layout.day).options(**about, **how)
 
-    def write(_: DeltaTable | None) -> None:
+    def write(table: DeltaTable | None) -> None:
+        guard(table)
         try:
             writer.save(lakehouse.uri(name))
         except _CONFLICTS as conflict:
@@ -103,7 +113,13 @@ def _plain(kind: T.DataType) -> str:
 
 
 def replace_rows(
-    rows: pa.Table, lakehouse: Lakehouse, name: str, layout: Layout, output: OutputRange, about: Mapping[str, str]
+    rows: pa.Table,
+    lakehouse: Lakehouse,
+    name: str,
+    layout: Layout,
+    output: OutputRange,
+    about: Mapping[str, str],
+    guard: Guard = lambda _: None,
 ) -> None:
     """As :func:`pipelines.replay.write.replace_range`, without Spark.
 
@@ -116,6 +132,7 @@ def replace_rows(
     days = layout.days(output)
 
     def write(table: DeltaTable | None) -> None:
+        guard(table)
         if table is None:
             by_day = {"partition_by": [layout.day], "commit_properties": properties}
             lakehouse.create(name, _sorted(rows, layout), mode="error", **by_day)

@@ -142,6 +142,31 @@ def steps_with_line(labels: Sequence[str], shares: Sequence[float], bound: float
     return _drawn(alt.layer(*layers), width, 200)
 
 
+def frontier(
+    labels: Sequence[str], points: Sequence[tuple[int, float]], best: Sequence[tuple[int, float]], *, width: int
+) -> str:
+    """Shares at places of a labelled axis; those in ``best``, in rising order, are joined by a line."""
+    x = alt.X(
+        "x:Q",
+        scale=alt.Scale(domain=[-0.5, len(labels) - 0.5], nice=False),
+        axis=alt.Axis(
+            title=None,
+            values=list(range(len(labels))),
+            labelExpr=_labels(labels),
+            labelOverlap="greedy",
+            grid=False,
+        ),
+    )
+    y = alt.Y("y:Q", scale=alt.Scale(zero=True), axis=alt.Axis(title=None, format=".1%", tickCount=5))
+    every, line = _chart([{"x": at, "y": share} for at, share in points]), _chart([{"x": a, "y": b} for a, b in best])
+    layers: list[Any] = [
+        every.mark_point(fill="var(--faint)", filled=True, size=40, opacity=1).encode(x=x, y=y),
+        line.mark_line(stroke="var(--accepted)", strokeWidth=2).encode(x=x, y=y),
+        line.mark_point(fill="var(--accepted)", filled=True, size=60, opacity=1).encode(x=x, y=y),
+    ]
+    return _drawn(alt.layer(*layers), width, 240)
+
+
 def pairs_over_time(
     x_us: Sequence[int], width_us: int, replay: Series, stream: Series, differs: Sequence[bool], *, width: int
 ) -> str:

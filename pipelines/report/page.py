@@ -57,10 +57,9 @@ class Tile:
 
 def render(report: ReportData) -> str:
     """The page as HTML text. Raises :class:`AssertionError` if it has :data:`MAX_BYTES` or more."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, loader=FunctionLoader(_source))
-    environment.filters["count"] = lambda number: f"{number:,}"
     found = verdict(report)
-    page = environment.get_template("page.html.j2").render(
+    return rendered(
+        "page.html.j2",
         report=report,
         title=f"{report.job.name}: {found.sentence}",
         verdict=found,
@@ -82,8 +81,15 @@ def render(report: ReportData) -> str:
         difference_table=windows_view.difference_table(report),
         shown=shown,
         span=span,
-        css=Markup(_source("page.css")),  # noqa: S704  # our own file
     )
+
+
+def rendered(template: str, **values: object) -> str:
+    """A page of this folder's template. Raises :class:`AssertionError` if it has :data:`MAX_BYTES` or more."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, loader=FunctionLoader(_source))
+    environment.filters["count"] = lambda number: f"{number:,}"
+    css = Markup(_source("page.css"))  # noqa: S704  # our own file
+    page = environment.get_template(template).render(**values, css=css)
     assert len(page.encode()) < MAX_BYTES, "the page is too large"
     return page
 

@@ -12,11 +12,11 @@ from pipelines.core.errors import TailraceError
 from pipelines.core.model import REASONS, AtlasOrdering, Input, Job, OutputRange, StreamAnalyticsOrdering
 from pipelines.core.time import from_datetime
 from pipelines.lakehouse.layout import output_tables
+from pipelines.lakehouse.owned_ranges import owned_ranges
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import runs_of
 from pipelines.plan.definition import Plan
 from pipelines.quality.check_result import CheckResult
-from pipelines.quality.owned_ranges import owned_ranges
 from pipelines.replay.builder import make_plan
 from pipelines.report.axes import Bands, Bins, all_bands, bins_over, compact
 from pipelines.report.compare import Comparison, compare

@@ -82,9 +82,9 @@ def _has_settings() -> bool:
     return folder.is_dir() and any(folder.iterdir())
 
 
-if __name__ == "__main__":
+def ready() -> Path | None:
+    """The archive, made unless it is there; None if it cannot be made: sessions then start in about twice the time."""
     try:
-        print(path() if _options_file(path()).is_file() else make())
-    except EnvironmentUnfit as unfit:
-        # sessions start without it as well, in about twice the time
-        print(unfit)
+        return path() if _options_file(path()).is_file() else make()
+    except EnvironmentUnfit:
+        return None

@@ -1,7 +1,4 @@
-"""The jars of Delta, and those for S3 where they were asked for: fetched once, checked by hash, then on the class path.
-
-``python -m pipelines.runtime.jars`` fetches Delta's, with ``s3`` also what Spark needs to read and write S3.
-"""
+"""The jars of Delta, and those for S3 where asked for: fetched once, checked by hash, then on the class path."""
 
 from __future__ import annotations
 
@@ -72,7 +69,7 @@ def require() -> list[Path]:
     if lacking:
         raise EnvironmentUnfit(
             f"the jar {lacking[0]} is not in {directory()}",
-            hint="run 'make install', or 'python -m pipelines.runtime.jars'",
+            hint="run 'tailrace setup', which brings it",
         )
     return paths
 
@@ -128,11 +125,3 @@ def _run_ivy(coordinates: list[str], folder: Path) -> None:
 
 def _digest(path: Path) -> str | None:
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
-
-
-if __name__ == "__main__":
-    if sys.argv[1:] == ["s3"]:
-        fetch_for_s3(directory())
-    else:
-        fetch(DELTA, directory())
-    print(directory())

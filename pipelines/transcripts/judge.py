@@ -48,7 +48,7 @@ class Outcome:
         outputs: Mapping[str, tuple[Row, ...]] | None = None,
     ) -> Outcome:
         """From the rows of an engine that gives them as the core's."""
-        return cls(tuple(map(_verdict, decisions)), tuple(map(_window, windows)), outputs or {})
+        return cls(tuple(map(_verdict, decisions)), tuple(row.as_row() for row in windows), outputs or {})
 
 
 def _verdict(decision: Decision) -> Row:
@@ -64,15 +64,6 @@ def _verdict(decision: Decision) -> Row:
         "lifetime_end": decision.lifetime_end_us,
         "watermark": decision.watermark_us,
         "missed_windows": list(decision.missed_windows_us),
-    }
-
-
-def _window(row: WindowRow) -> Row:
-    return {
-        "window_start": row.window_start_us,
-        "window_end": row.window_end_us,
-        "window_id": row.window_id,
-        **row.values,
     }
 
 

@@ -8,27 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from pipelines.batch import exact_sum
+from pipelines.batch.stream_analytics.several_policies import SETTING
 from pipelines.core.expressions import quoted
 
-SETTING = "__setting"
-"""The number of a setting."""
 _MINE, _TRUTH = "__mine", "__truth"
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The columns that identify a row (None: nothing does) and the others; ``additive``: nothing counts as zero."""
+    """The columns that identify a row (None: nothing does) and the others. ``additive`` ones are zero where there is no
+    row. ``is_unique``: two rows of one setting never agree in ``keys``, as sessions of different chains may."""
 
     keys: tuple[str, ...] | None
     values: tuple[str, ...]
     additive: frozenset[str] = frozenset()
+    is_unique: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,22 +55,24 @@ class Differences:
     values: tuple[tuple[str, ValueDifference], ...] = ()
 
 
-def differences(mine: DataFrame, truth: DataFrame, shape: Shape) -> dict[int, Differences]:
-    """By setting, how its rows differ from the truth's; both frames have column SETTING and those of ``shape``."""
-    compared = _compared(mine, truth, shape)
+def differences(rows: DataFrame, count: int, shape: Shape) -> list[Differences]:
+    """How far each setting's rows are from the truth's. ``rows`` have the columns of ``shape`` and SETTING: from 1 to
+    ``count``, and 0 for the truth."""
+    compared = _compared(rows, count, shape)
     names = list(shape.values) if shape.keys is not None else []
-    numbers = [name for name in names if isinstance(mine.schema[name].dataType, T.NumericType)]
+    numbers = [name for name in names if isinstance(rows.schema[name].dataType, T.NumericType)]
     amounts = {f"__amount{place}": _amount(name, shape) for place, name in enumerate(numbers)}
     changed = {f"__changed{place}": _is_changed(name) for place, name in enumerate(names)}
-    rows = exact_sum.split(compared.withColumns({**amounts, **changed}), list(amounts))
-    found = rows.groupBy(SETTING).agg(
+    amounted = exact_sum.split(compared.withColumns({**amounts, **changed}), list(amounts))
+    found = amounted.groupBy(SETTING).agg(
         *(F.sum(column).alias(column) for column in ("windows", "differ", "missing", "extra")),
         *(F.sum(F.col(column).cast("bigint")).alias(column) for column in changed),
         *(F.max(column).alias(f"{column}_max") for column in amounts),
         *(part.alias(name) for column in amounts for name, part in exact_sum.tiered_sums(column).items()),
     )
     totals = exact_sum.with_totals(found, list(amounts)).collect()
-    return {row[SETTING]: _found(row, names, numbers) for row in totals}
+    by_setting = {row[SETTING]: _found(row, names, numbers) for row in totals}
+    return [by_setting.get(number, Differences()) for number in range(1, count + 1)]
 
 
 def _found(row: Row, names: Sequence[str], numbers: Sequence[str]) -> Differences:
@@ -99,19 +101,24 @@ def together(parts: Sequence[tuple[str, Differences]]) -> Differences:
     )
 
 
-def _compared(mine: DataFrame, truth: DataFrame, shape: Shape) -> DataFrame:
+def _compared(rows: DataFrame, count: int, shape: Shape) -> DataFrame:
     """One row a setting and key: ``windows``, ``differ``, ``missing``, ``extra``, and both sides' rows."""
     keys = shape.values if shape.keys is None else shape.keys
     values = () if shape.keys is None else shape.values
-
-    def side(frame: DataFrame, column: str) -> DataFrame:
-        row = F.struct(*(_comparable(frame, name).alias(name) for name in values), F.lit(1).alias("__row"))
-        return frame.select(SETTING, *(_comparable(frame, name).alias(name) for name in keys), row.alias(column))
-
-    both = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), [side(mine, _MINE), side(truth, _TRUTH)])
-    grouped = both.groupBy(SETTING, *map(quoted, keys)).agg(
-        F.sort_array(F.collect_list(_MINE)).alias(_MINE), F.sort_array(F.collect_list(_TRUTH)).alias(_TRUTH)
+    is_true, number = F.col(SETTING) == 0, F.col(SETTING).cast("int")
+    settings = F.when(is_true, F.sequence(F.lit(1), F.lit(count))).otherwise(F.array(number))
+    sides = {_MINE: ~is_true, _TRUTH: is_true}
+    comparable = {name: _comparable(rows, name) for name in (*keys, *values)}
+    row = F.struct(*(comparable[name].alias(name) for name in values), F.lit(1).alias("__row"))
+    both = rows.select(
+        F.explode(settings).alias(SETTING),
+        *(comparable[name].alias(name) for name in keys),
+        *(F.when(is_this, row).alias(side) for side, is_this in sides.items()),
     )
+    of = _only_row if shape.is_unique else _all_rows
+    by_side = [of(side, values) for side in sides]
+    grouped = both.groupBy(SETTING, *map(quoted, keys)).agg(*(column for columns, _ in by_side for column in columns))
+    grouped = grouped.withColumns({side: row for side, (_, row) in zip(sides, by_side, strict=True)})
     ours, theirs = F.size(_MINE), F.size(_TRUTH)
     if shape.keys is None:
         missing, extra = F.greatest(theirs - ours, F.lit(0)), F.greatest(ours - theirs, F.lit(0))
@@ -120,6 +127,19 @@ def _compared(mine: DataFrame, truth: DataFrame, shape: Shape) -> DataFrame:
         differ = ~F.col(_MINE).eqNullSafe(F.col(_TRUTH))
         counts = {"windows": F.lit(1), "differ": differ, "missing": ours == 0, "extra": theirs == 0}
     return grouped.withColumns({name: count.cast("bigint") for name, count in counts.items()})
+
+
+def _all_rows(side: str, _values: Sequence[str]) -> tuple[list[Column], Column]:
+    """Aggregates, and the array of a side's rows from them."""
+    return [F.collect_list(side).alias(side)], F.sort_array(side)
+
+
+def _only_row(side: str, values: Sequence[str]) -> tuple[list[Column], Column]:
+    """As :func:`_all_rows` where there is one row at most: aggregates of plain numbers need no sort."""
+    columns = {name: f"{side}_{place}" for place, name in enumerate((*values, "__row"))}
+    row = F.struct(*(F.col(column).alias(name) for name, column in columns.items()))
+    found = F.filter(F.array(row), lambda one: one["__row"].isNotNull())
+    return [F.max(F.col(side)[name]).alias(column) for name, column in columns.items()], found
 
 
 def _comparable(frame: DataFrame, name: str) -> Column:

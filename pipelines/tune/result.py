@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from typing import Literal
 
-from pipelines.core.model import Job, OutputRange
+from pipelines.core.model import REASONS, Job, OutputRange
 from pipelines.core.time import format_duration
 from pipelines.plan.definition import instant_or_none
 from pipelines.tune.differences import Differences
@@ -40,8 +42,9 @@ class Figures:
 
     @property
     def share(self) -> float:
-        """The share of windows that differ."""
-        return self.differences.differ / self.differences.windows if self.differences.windows else 0.0
+        """The windows that differ, as a share of the windows of the complete truth."""
+        true = self.differences.windows - self.differences.extra
+        return self.differences.differ / true if true else 0.0
 
     def as_dict(self) -> dict[str, object]:
         """JSON-ready data."""
@@ -63,14 +66,18 @@ class Figures:
         }
 
 
+Method = Literal["at_once", "one_after_another"]
+"""Whether one computation served all settings, or each had its own over the same arrivals."""
+
+
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """The figures of all settings of a job over an output range. ``notes``: what a person should know."""
+    """The figures of all settings of a job over an output range."""
 
     job: Job
     output: OutputRange
     settings: tuple[Figures, ...]
-    notes: tuple[str, ...] = ()
+    method: Method = "at_once"
 
     @property
     def frontier(self) -> list[Figures]:
@@ -106,10 +113,22 @@ class Tuning:
             "job": self.job.name,
             "from": instant_or_none(self.output.from_us),
             "to": instant_or_none(self.output.to_us),
+            "method": self.method,
             "settings": [one.as_dict() for one in self.settings],
             "sentence": self.sentence,
-            "notes": list(self.notes),
         }
+
+
+def decisions_of(groups: Iterable[tuple[tuple[str, Sequence[str]], int, int, int]]) -> Decisions:
+    """From groups of events: verdict and reasons, how many, the sum and the greatest of how far they were moved."""
+    verdicts, reasons = Counter[str](), Counter[str]()
+    total_us = greatest_us = 0
+    for (verdict, why), events, moved_us, moved_max_us in groups:
+        verdicts[verdict] += events
+        reasons.update(dict.fromkeys(why, events))
+        total_us, greatest_us = total_us + moved_us, max(greatest_us, moved_max_us)
+    by_reason = {name: reasons[name] for name in REASONS if reasons[name]}
+    return Decisions({name: verdicts[name] for name in sorted(verdicts)}, by_reason, total_us, greatest_us)
 
 
 def with_frontier(figures: Sequence[Figures]) -> tuple[Figures, ...]:

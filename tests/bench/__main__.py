@@ -15,7 +15,6 @@ import typer
 from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from bench import groups, tables
 from bench.groups import CURVES, Group, Stage
@@ -24,7 +23,6 @@ from bench.on_one_machine import ENGINES, Engine, missing
 from bench.page import write_page
 from bench.rounds import EQUAL, INEXACT, Expected, Row, Tell, judge, measure
 from bench.summary import Figures, report
-from bench.tables import Sheet
 from pipelines.runtime.session import session
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -174,19 +172,10 @@ def _progress() -> Iterator[tuple[Callable[[str, int], None], Tell]]:
 def _print(figures: Figures) -> None:
     out = Console(width=None if sys.stdout.isatty() else 180)
     for log in figures["logs"]:
-        out.print(_table(tables.times(log)))
-        out.print(_table(tables.costs(log)))
+        out.print(tables.on_screen(tables.times(log)))
+        out.print(tables.on_screen(tables.costs(log)))
     for curve in figures["curves"]:
-        out.print(_table(tables.along(curve)))
-
-
-def _table(sheet: Sheet) -> Table:
-    table = Table(title=sheet.title, title_justify="left")
-    for name, numeric in zip(sheet.header, sheet.numeric, strict=True):
-        table.add_column(name, justify="right" if numeric else "left")
-    for row in sheet.rows:
-        table.add_row(*row)
-    return table
+        out.print(tables.on_screen(tables.along(curve)))
 
 
 def _all_right(figures: Figures) -> bool:

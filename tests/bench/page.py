@@ -48,7 +48,8 @@ def write_page(figures: Figures, folder: Path, *, keep: bool = False) -> list[Pa
     attachments = folder / "benchmarks"
     page, data = folder / "benchmarks.md", attachments / "figures.json"
     if keep and data.exists():
-        figures = figures | _together(json.loads(data.read_text()), figures)
+        before = json.loads(data.read_text())
+        figures = before | figures | _together(before, figures)
     written = []
     parts = [_INTRODUCTION.format(tolerance=f"{TOLERANCE:g}")]
     if figures["logs"]:
@@ -65,6 +66,8 @@ def write_page(figures: Figures, folder: Path, *, keep: bool = False) -> list[Pa
     if figures["logs"]:
         parts += ["## Memory, reading, shuffling", _COSTS]
         parts += [part for log in figures["logs"] for part in (f"### {log['title']}", _table(tables.costs(log)))]
+    if "ingest" in figures:
+        parts += ["## Ingest", _INGEST, _when(figures["ingest"]), _table(tables.ingest(figures["ingest"]))]
     parts += ["## The machine", _machine(figures), "## The log", _model(figures)]
     attachments.mkdir(parents=True, exist_ok=True)
     page.write_text("\n\n".join(part.strip() for part in parts) + "\n")
@@ -87,6 +90,19 @@ files, spills and shuffles included; Polars maps files into memory, which this d
 of the stage that ran longest."""
 
 
+_INGEST = """\
+Each contender runs in a process of its own. Polars and DuckDB read JSON lines, type their columns and write them to
+Delta; fastavro alone reads the records of a capture and does nothing with them. Tailrace also judges each record's
+place in the arrival order, sorts, and keeps what it refuses. *Time* and *processor* are divided by those of Polars and
+of fastavro."""
+
+
+def write_ingest(figures: Figures, folder: Path) -> list[Path]:
+    """The page in ``folder`` with other figures of ingest; what was written."""
+    before = json.loads((folder / "benchmarks" / "figures.json").read_text())
+    return write_page(before | {"ingest": figures}, folder)
+
+
 def _together(before: Figures, now: Figures) -> Figures:
     """Logs and curves of both, those of ``now`` in place of the former ones of the same name."""
     return {
@@ -96,8 +112,12 @@ def _together(before: Figures, now: Figures) -> Figures:
 
 
 def _heading(one: Figures) -> tuple[str, str]:
+    return f"### {one['title']}", _when(one)
+
+
+def _when(one: Figures) -> str:
     taken = one["taken"]
-    return f"### {one['title']}", f"{taken['at']}, rounds: {taken['rounds']}, load average {taken['load_average']}."
+    return f"{taken['at']}, rounds: {taken['rounds']}, load average {taken['load_average']}."
 
 
 def _machine(figures: Figures) -> str:

@@ -25,8 +25,6 @@ PACKAGES = ("pyspark", "delta-spark", "deltalake", "pyarrow", "numpy", "duckdb",
 
 def report(groups: list[tuple[Group, dict[str, Row]]], rounds: int, java: str) -> Figures:
     """Everything that was found, and on what."""
-    at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    taken = {"at": at, "rounds": rounds, "load_average": LOAD_AT_START}
     return {
         "machine": _machine(java),
         "model": {**asdict(Disorder(0, 0)), "events_a_day": EVENTS_A_DAY},
@@ -34,9 +32,15 @@ def report(groups: list[tuple[Group, dict[str, Row]]], rounds: int, java: str) -
             name.removesuffix("_us"): format_duration(value) if name.endswith("_us") else value
             for name, value in asdict(READINGS).items()
         },
-        "logs": [_log(group, rows) | {"taken": taken} for group, rows in groups if not group.axis],
-        "curves": [_curve(group, rows) | {"taken": taken} for group, rows in groups if group.axis],
+        "logs": [_log(group, rows) | {"taken": taken(rounds)} for group, rows in groups if not group.axis],
+        "curves": [_curve(group, rows) | {"taken": taken(rounds)} for group, rows in groups if group.axis],
     }
+
+
+def taken(rounds: int) -> Figures:
+    """When something was measured, how often, and on how busy a machine."""
+    at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return {"at": at, "rounds": rounds, "load_average": LOAD_AT_START}
 
 
 def _log(group: Group, rows: Mapping[str, Row]) -> Figures:

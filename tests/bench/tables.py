@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich.table import Table
+
 from bench.summary import Figures
 
 NONE = "–"
@@ -102,6 +104,34 @@ def along(curve: Figures) -> Sheet:
         "result",
     )
     return _sheet(curve["title"], header, rows, words=(0, 1, 8))
+
+
+def ingest(figures: Figures) -> Sheet:
+    """How long each contender of ingest took, as ratios, and its memory."""
+    header = ("", "records", "contender", "time", "processor", "records/s", "memory at most, MiB")
+    rows = [
+        (
+            row["task"],
+            _number(row["records"]),
+            row["contender"],
+            quotient(row["seconds_ratio"]),
+            quotient(row["processor_ratio"]),
+            _number(row["records"] / row["seconds"]),
+            _number(row["mebibytes"]),
+        )
+        for row in figures["rows"]
+    ]
+    return _sheet("ingest", header, rows, words=(0, 2))
+
+
+def on_screen(sheet: Sheet) -> Table:
+    """The table for a terminal."""
+    table = Table(title=sheet.title, title_justify="left")
+    for name, numeric in zip(sheet.header, sheet.numeric, strict=True):
+        table.add_column(name, justify="right" if numeric else "left")
+    for row in sheet.rows:
+        table.add_row(*row)
+    return table
 
 
 def verdict(row: Figures) -> str:

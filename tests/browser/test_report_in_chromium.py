@@ -51,7 +51,7 @@ class Opened:
 
 @pytest.fixture(scope="module")
 def lakehouse(tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
-    return build(tmp_path_factory.mktemp("browser") / "house", live=True, wrong=True)
+    return build(tmp_path_factory.mktemp("browser") / "lakehouse", live=True, wrong=True)
 
 
 @pytest.fixture(scope="module")
@@ -190,11 +190,11 @@ def test_the_numbers_on_the_page_are_those_of_the_tables(browser: Browser, file:
     reasons = Counter(reason for row in decisions for reason in row["reasons"])
     windows = rows(lakehouse, "windows/cars")
     with opened(browser, file, DESK) as found:
-        told = tiles(found.page)
-        assert number(told["events arrived"]) == len(events)
-        assert {name: number(told[name]) for name in verdicts} == dict(verdicts)
-        assert number(told["windows"]) == len(windows)
-        assert told["checks passed"] == "1 of 2"
+        reported = tiles(found.page)
+        assert number(reported["events arrived"]) == len(events)
+        assert {name: number(reported[name]) for name in verdicts} == dict(verdicts)
+        assert number(reported["windows"]) == len(windows)
+        assert reported["checks passed"] == "1 of 2"
         over_time = table(found.page, "Events by verdict and reason")
         for name, count in {**verdicts, **reasons}.items():
             assert sum(number(row[name]) for row in over_time) == count
@@ -233,9 +233,9 @@ def test_the_differences_on_the_page_are_those_between_the_tables(
 def test_the_facts_in_the_page_are_what_it_shows(browser: Browser, file: Path) -> None:
     with opened(browser, file, DESK) as found:
         facts = json.loads(found.page.locator("#facts").text_content() or "")
-        told = tiles(found.page)
-        assert facts["events"] == number(told["events arrived"])
-        assert {name: number(told[name]) for name in facts["verdicts"]} == facts["verdicts"]
+        reported = tiles(found.page)
+        assert facts["events"] == number(reported["events arrived"])
+        assert {name: number(reported[name]) for name in facts["verdicts"]} == facts["verdicts"]
         assert facts["verdict"] in found.page.locator("#verdict").inner_text()
         assert facts["first_divergence"] == found.page.locator(".story li").all_inner_texts()
         assert [check["name"] for check in facts["checks"]] == found.page.locator(

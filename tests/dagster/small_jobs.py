@@ -64,7 +64,7 @@ def tolls_log(folder: Path) -> Path:
 
 
 def load(folder: Path) -> str:
-    """A lakehouse in ``folder`` that holds :func:`tolls_log`."""
+    """A lakehouse in ``folder`` that contains :func:`tolls_log`."""
     root = folder / "lakehouse"
     ingest(tolls(), "cars", [tolls_log(folder)], root, "first")
     return str(root)

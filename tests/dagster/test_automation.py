@@ -207,7 +207,7 @@ def test_the_schedule_replays_an_atlas_day_that_all_declared_partitions_have_clo
     assert [request.partition_key for request in requests or []] == ["2026-03-02"]
 
 
-def test_without_a_log_the_schedule_says_what_is_missing(jobs: Path, tmp_path: Path) -> None:
+def test_without_a_log_the_schedule_names_what_is_missing(jobs: Path, tmp_path: Path) -> None:
     schedule = build(jobs, str(tmp_path / "empty")).resolve_schedule_def("tolls_daily")
     with dg.DagsterInstance.ephemeral() as instance:
         data = schedule.evaluate_tick(dg.build_schedule_context(instance=instance, scheduled_execution_time=now()))
@@ -230,9 +230,9 @@ def test_an_arrival_in_the_middle_of_a_day_makes_that_day_stale_and_no_other(wor
     world.arrive("2026-03-04T12:00:00Z")
     [request] = world.sensor("tolls_stale_days").run_requests
     assert world.stale() == [("2026-03-04", "2026-03-04")]
-    told = "arrivals of 2026-03-04T12:00:00Z to 2026-03-04T12:00:00Z added by batch second in version 1"
-    assert told in request.tags["tailrace/why"]
-    assert json.loads(world.sensor("tolls_stale_days").cursor)["stale"] == {"2026-03-04": [told]}
+    reported = "arrivals of 2026-03-04T12:00:00Z to 2026-03-04T12:00:00Z added by batch second in version 1"
+    assert reported in request.tags["tailrace/why"]
+    assert json.loads(world.sensor("tolls_stale_days").cursor)["stale"] == {"2026-03-04": [reported]}
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_an_arrival_near_midnight_makes_stale_exactly_the_days_that_read_it(
     ("settled", "arrival", "is_stale"),
     [
         (False, "2026-03-12T00:00:00Z", True),
-        # the log's statistics tell milliseconds: beside the last arrival that the replay knew, and after it
+        # the log's statistics have milliseconds: next to the last arrival that the replay knew, and after it
         (True, "2026-03-12T00:00:00.000999Z", True),
         (True, "2026-03-12T00:00:00.001Z", False),
         (True, "2026-03-04T12:00:00Z", True),
@@ -310,7 +310,7 @@ def test_compacting_the_log_makes_nothing_stale(world: World) -> None:
 def test_rows_taken_out_of_the_log_make_their_day_stale(world: World) -> None:
     world.replayed("2026-03-02", "2026-03-09")
     DeltaTable(f"{world.root}/arrivals/cars").delete("arrival_date = DATE '2026-03-06'")
-    # the whole day's file went: it held what the days beside it read, too
+    # the whole day's file went: it held what the days next to it read, too
     assert world.stale() == [("2026-03-05", "2026-03-07")]
 
 
@@ -410,8 +410,8 @@ def test_a_range_is_replayed_twice_for_a_cause_and_then_left_to_a_person(world: 
         assert world.lost() == [], "while it is under way nothing else is asked for"
         world.replayed("2026-03-02", "2026-03-04", status=runs.FAILED, error="the disk is full")
         world.instance.report_run_failed(run)
-    told = world.sensor("tolls_lost_ranges").skip_message
-    assert "was replayed 2 times and lost again: the disk is full" in told
+    reported = world.sensor("tolls_lost_ranges").skip_message
+    assert "was replayed 2 times and lost again: the disk is full" in reported
     # another cause has attempts of its own
     world.replayed("2026-03-02", "2026-03-04", status=runs.RUNNING, process=dead_process())
     assert world.lost() == [("2026-03-02T00:00:00Z", "2026-03-04T00:00:00Z")]

@@ -211,9 +211,9 @@ def test_the_check_of_a_broken_job_file_fails_until_it_is_corrected(jobs: Path) 
         ).get_asset_check_evaluations()
         return evaluation.passed, evaluation.description or ""
 
-    passed, told = evaluated()
+    passed, reported = evaluated()
     assert not passed
-    assert "'flink' is not one of" in told
+    assert "'flink' is not one of" in reported
     path.write_text(TOLLS.replace("job: tolls", "job: other"), encoding="utf-8")
     assert evaluated()[0]
 
@@ -222,8 +222,8 @@ def test_a_second_file_of_the_same_job_is_an_error_not_a_clash_of_keys(jobs: Pat
     (jobs / "zzz.yaml").write_text(TOLLS, encoding="utf-8")
     defs = build(jobs)
     assert keys(defs) == [*TOLLS_ASSETS, "zzz/job_file"]
-    told = graph(defs).get(dg.AssetKey(["zzz", "job_file"])).description or ""
-    assert "job 'tolls' is already defined in tolls.yaml" in told
+    reported = graph(defs).get(dg.AssetKey(["zzz", "job_file"])).description or ""
+    assert "job 'tolls' is already defined in tolls.yaml" in reported
 
 
 def test_a_folder_that_is_not_there_fails_with_one_sentence(tmp_path: Path) -> None:

@@ -43,10 +43,10 @@ from pipelines.lakehouse import write
 
 plain = write.replace_range
 
-def die(frame, house, name, *rest):
+def die(frame, lakehouse, name, *rest):
     if name.startswith("windows/"):
         os.kill(os.getpid(), signal.SIGKILL)
-    return plain(frame, house, name, *rest)
+    return plain(frame, lakehouse, name, *rest)
 
 write.replace_range = die
 defs = build(Path(sys.argv[1]), sys.argv[2])

@@ -47,8 +47,8 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("month")
     whole = pq.read_table(write_arrival_log(folder))
     first, end = datetime(2013, 3, 1, tzinfo=UTC), datetime(2013, 4, 6, tzinfo=UTC)
-    held = pc.and_(pc.greater_equal(whole["arrival_time"], first), pc.less(whole["arrival_time"], end))
-    pq.write_table(whole.filter(held), folder / "march.parquet")
+    stored = pc.and_(pc.greater_equal(whole["arrival_time"], first), pc.less(whole["arrival_time"], end))
+    pq.write_table(whole.filter(stored), folder / "march.parquet")
     return folder / "march.parquet"
 
 
@@ -108,10 +108,10 @@ def test_nothing_fresh_is_computed_again_and_a_late_flight_only_its_day(
     assert {(one["status"], one["skipReason"]) for one in ticks} == {("SKIPPED", "no replayed day is stale")}
     assert (ledger(ui), versions(ui)) == (runs, written)
 
-    held = pq.read_table(log)
+    stored = pq.read_table(log)
     late = {"arrival_time": datetime(2013, 3, 17, 12, tzinfo=UTC), "input_partition": 9, "sequence": 0}
-    flight = {**held.slice(0, 1).to_pylist()[0], **late}
-    pq.write_table(pa.Table.from_pylist([flight], schema=held.schema), log.parent / "late.parquet")
+    flight = {**stored.slice(0, 1).to_pylist()[0], **late}
+    pq.write_table(pa.Table.from_pylist([flight], schema=stored.schema), log.parent / "late.parquet")
     assert ingest(JOB, "departures", [log.parent / "late.parquet"], ui.root, "late").appended == 1
     until(lambda: [run["status"] for run in ledger(ui)[len(runs) :]] == ["succeeded"], 500)
     again = ledger(ui)[-1]

@@ -26,12 +26,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:unclosed:Reso
 
 
 def binaries() -> Path | None:
-    """Where ``initdb`` and ``pg_ctl`` are: on the path, or where Debian keeps them beside it."""
+    """Where ``initdb`` and ``pg_ctl`` are: on the path, or where Debian keeps them next to it."""
     found = shutil.which("initdb")
     if found is not None:
         return Path(found).resolve().parent
-    held = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
-    return held[-1].parent if held else None
+    stored = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    return stored[-1].parent if stored else None
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 import socket
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,9 @@ def test_a_taken_port_is_said_and_links_stay_paths(tmp_path: Path, capsys: pytes
         port = str(taken.getsockname()[1])
         given = {"TAILRACE_LAKEHOUSE": str(tmp_path), "TAILRACE_REPORTS_PORT": port}
         assert served(given) == given
-    told = capsys.readouterr().out
-    assert f"reports are not served at port {port}: Address already in use" in told
-    assert "TAILRACE_REPORTS_PORT names another" in told
+    reported = capsys.readouterr().out
+    assert f"reports are not served at port {port}: Address already in use" in reported
+    assert "TAILRACE_REPORTS_PORT names another" in reported
 
 
 @pytest.mark.parametrize(
@@ -40,3 +41,29 @@ def test_a_taken_port_is_said_and_links_stay_paths(tmp_path: Path, capsys: pytes
 )
 def test_reports_that_others_serve_or_that_lie_elsewhere_are_not_served(given: dict[str, str]) -> None:
     assert served(given) == given
+
+
+def test_only_the_reports_are_served_and_only_under_the_name_of_this_machine(tmp_path: Path) -> None:
+    reports = tmp_path / "lakehouse" / "reports"
+    reports.mkdir(parents=True)
+    (tmp_path / "lakehouse" / "secret.txt").write_text("secret")
+    (reports / "page.html").write_text("page")
+    (reports / "link.html").symlink_to(tmp_path / "lakehouse" / "secret.txt")
+    (reports / "up").symlink_to(tmp_path / "lakehouse")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    served({"TAILRACE_LAKEHOUSE": str(tmp_path / "lakehouse"), "TAILRACE_REPORTS_PORT": str(port)})
+
+    def status(path: str, host: str = f"localhost:{port}") -> int:
+        connection = HTTPConnection("127.0.0.1", port, timeout=10)
+        try:
+            connection.request("GET", path, headers={"Host": host})
+            return connection.getresponse().status
+        finally:
+            connection.close()
+
+    assert status("/page.html") == 200
+    for path in ("/link.html", "/up/secret.txt", "/../secret.txt", "/%2e%2e/secret.txt"):
+        assert status(path) == 404
+    assert status("/page.html", "elsewhere.example") == 404

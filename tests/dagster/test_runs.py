@@ -207,10 +207,10 @@ def test_the_plan_is_in_the_log_before_the_first_write(replayed: tuple[World, An
 def test_a_day_replayed_alone_gives_the_fingerprint_that_the_range_gave_for_it(
     replayed: tuple[World, Any], written_over: World
 ) -> None:
-    told = metadata(replayed[1], WINDOWS, "2026-03-05")["output_fingerprint"]
+    reported = metadata(replayed[1], WINDOWS, "2026-03-05")["output_fingerprint"]
     found = runs_of(Lakehouse.at(written_over.root), "tolls")
     assert [run["output_from"].day for run in found] == [2, 5]
-    assert found[-1]["output_fingerprint"] == told
+    assert found[-1]["output_fingerprint"] == reported
 
 
 # -- checks that fail ---------------------------------------------------------------------------------------------
@@ -219,10 +219,10 @@ def test_a_day_replayed_alone_gives_the_fingerprint_that_the_range_gave_for_it(
 def change(world: World, table: str, edit: Callable[[list[dict[str, Any]]], None], partition: str) -> None:
     """Write straight into a table, past everything that guards it."""
     uri = f"{world.root}/{table}"
-    held = DeltaTable(uri).to_pyarrow_table()
-    rows = held.to_pylist()
+    stored = DeltaTable(uri).to_pyarrow_table()
+    rows = stored.to_pylist()
     edit(rows)
-    write_deltalake(uri, pa.Table.from_pylist(rows, schema=held.schema), mode="overwrite", partition_by=[partition])
+    write_deltalake(uri, pa.Table.from_pylist(rows, schema=stored.schema), mode="overwrite", partition_by=[partition])
 
 
 def exchange(rows: list[dict[str, Any]], column: str, one: int, other: int) -> None:
@@ -281,8 +281,10 @@ def test_conservation_sees_a_verdict_gone_from_a_run_that_was_written_over_in_pa
         rows.remove(next(row for row in rows if row["arrival_date"].isoformat() == "2026-03-03"))
 
     change(copy_written_over, "verdicts/tolls", lose, "arrival_date")
-    told = problems(copy_written_over.check(VERDICTS, "conservation"))
-    assert "wrote 6 rows of verdicts/tolls for [2026-03-02T00:00:00Z, 2026-03-05T00:00:00Z); there are 5 now" in told
+    reported = problems(copy_written_over.check(VERDICTS, "conservation"))
+    assert (
+        "wrote 6 rows of verdicts/tolls for [2026-03-02T00:00:00Z, 2026-03-05T00:00:00Z); there are 5 now" in reported
+    )
 
 
 def test_conservation_fails_when_a_verdict_occurs_twice(copy: World) -> None:
@@ -302,9 +304,9 @@ def test_conservation_fails_when_events_came_after_the_replay(copy: World, tmp_p
     late = {"arrival_time": "2026-03-04T10:00:00Z", "input_partition": 7, "sequence": 0, "at": "2026-03-04T10:00:00Z"}
     (tmp_path / "more.jsonl").write_text(json.dumps(late) + "\n", encoding="utf-8")
     ingest(tolls(), "cars", [tmp_path / "more.jsonl"], copy.root, "second")
-    told = problems(copy.check(VERDICTS, "conservation"))
-    assert "gave 42 verdicts" in told
-    assert "the log has 43 events there" in told
+    reported = problems(copy.check(VERDICTS, "conservation"))
+    assert "gave 42 verdicts" in reported
+    assert "the log has 43 events there" in reported
 
 
 def test_the_arrival_contract_fails_on_a_kind_that_is_none_and_names_the_row(copy: World) -> None:
@@ -338,15 +340,15 @@ def test_a_replay_of_arrivals_that_were_changed_under_it_is_not_reproducible(cop
     assert f"gave {run['output_fingerprint']}, and now gives" in (evaluation.description or "")
 
 
-# -- beside the live run -----------------------------------------------------------------------------------------
+# -- compared with the live run --------------------------------------------------------------------------------------
 
 
 def live_run(world: World, **changed: Any) -> None:
     """The live run's table: the replay's own rows, the first of the fourth of March changed."""
-    held = DeltaTable(f"{world.root}/windows/tolls").to_pyarrow_table()
-    rows = sorted(held.to_pylist(), key=lambda row: (row["window_end"], row["booth"]))
+    stored = DeltaTable(f"{world.root}/windows/tolls").to_pyarrow_table()
+    rows = sorted(stored.to_pylist(), key=lambda row: (row["window_end"], row["booth"]))
     next(row for row in rows if row["output_date"].isoformat() == "2026-03-04").update(changed)
-    schema = held.schema.append(pa.field("emitted_at", pa.timestamp("us", "UTC")))
+    schema = stored.schema.append(pa.field("emitted_at", pa.timestamp("us", "UTC")))
     rows = [{**row, "emitted_at": row["window_end"]} for row in rows]
     uri = f"{world.root}/stream_windows/tolls"
     write_deltalake(uri, pa.Table.from_pylist(rows, schema=schema), partition_by=["output_date"], mode="overwrite")
@@ -429,7 +431,7 @@ def test_without_a_live_run_nothing_is_compared_and_the_report_is_made(copy: Wor
 # -- apart from partitions ----------------------------------------------------------------------------------------
 
 
-def test_the_replay_job_replays_part_of_a_day_and_says_why(copy: World) -> None:
+def test_the_replay_job_replays_part_of_a_day_and_gives_the_reason(copy: World) -> None:
     job = copy.defs.resolve_job_def("tolls_replay")
     config = {
         "from": "2026-03-03T00:00:00Z",

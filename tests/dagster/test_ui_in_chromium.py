@@ -161,8 +161,8 @@ def repaired(broken: Stage, ui: Running, eyes: Eyes, folder: Path) -> Stage:
 
 def value(page: str, label: str) -> str:
     """What stands after a label in the metadata of a page."""
-    told = "\n" + page.split("\nMetadata\n", 1)[1]
-    return told.split(f"\n{label}\n", 1)[1].strip().splitlines()[0].strip()
+    reported = "\n" + page.split("\nMetadata\n", 1)[1]
+    return reported.split(f"\n{label}\n", 1)[1].strip().splitlines()[0].strip()
 
 
 def node(page: str, asset: str) -> str:

@@ -10,7 +10,7 @@ from executed_page import Shell, commands_of, is_shown, updated
 from pyspark.sql import SparkSession
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = {"stream-analytics-job.md": "turbines"}
+PAGES = {"stream-analytics-job.md": "turbines", "atlas-processor.md": "freezers"}
 """The pages, each with the folder of its project in docs/examples."""
 
 

@@ -109,7 +109,7 @@ def options_of(command: str) -> set[str]:
 def test_the_contract_names_every_option_of_a_command_and_no_other(command: str) -> None:
     rows = [row[0] for row in table_rows(section("## Commands")) if row[0].startswith(f"`tailrace {command}")]
     assert len(rows) == 1
-    assert set(re.findall(r"--[a-z-]+", rows[0])) == options_of(command)
+    assert set(re.findall(r"--[a-z0-9-]+", rows[0])) == options_of(command)
 
 
 def test_the_contract_names_the_options_of_every_command() -> None:

@@ -62,7 +62,7 @@ def answers(
     """The rows of each output as sorted tuples of its columns but a window's; instants as the clock shows them.
 
     A row of an input counts at ``at``, and arrives then if it has no ``arrival``; in partition 0 and in the order given
-    if it has no ``partition`` and ``sequence``. A row of a reference holds from ``from`` on.
+    if it has no ``partition`` and ``sequence``. A row of a reference is valid from ``from`` on.
     """
     inputs = {one.name: input_frame(spark, one, rows.get(one.name, ())) for one in job.inputs}
     data = {one.name: reference_frame(spark, one, (references or {})[one.name]) for one in job.references}

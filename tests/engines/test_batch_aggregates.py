@@ -150,7 +150,7 @@ def plain(spark: SparkSession, lists: dict[str, Sequence[float | None]]) -> dict
 
 @pytest.fixture(scope="module")
 def rich(spark: SparkSession, lists: dict[str, Sequence[float | None]]) -> dict[str, Any]:
-    """Sums beside aggregates that gather their values: the other path."""
+    """Sums with aggregates that gather their values: the other path."""
     query = _query(
         Aggregate("s", "sum", "x"),
         Aggregate("v", "var_samp", "x"),
@@ -172,7 +172,7 @@ def test_a_sum_of_doubles_is_the_exact_sum_rounded_once(plain: dict[str, Any], l
     assert {k: bits(row["s"]) for k, row in plain.items()} == {k: bits(exact(values)) for k, values in lists.items()}
 
 
-def test_a_sum_is_the_same_beside_other_aggregates_and_in_another_layout(
+def test_a_sum_is_the_same_with_other_aggregates_and_in_another_layout(
     plain: dict[str, Any], rich: dict[str, Any]
 ) -> None:
     assert {k: bits(row["s"]) for k, row in plain.items()} == {k: bits(row["s"]) for k, row in rich.items()}

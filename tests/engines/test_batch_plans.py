@@ -102,7 +102,7 @@ def test_windows_by_first_passage_read_the_log_once_and_sort_nothing(log: DataFr
     assert plan(alone) == AGGREGATION + BY_CELL
 
 
-def test_windows_beside_verdicts_come_by_first_passage_too(log: DataFrame) -> None:
+def test_windows_with_verdicts_come_by_first_passage_too(log: DataFrame) -> None:
     assert plan(engine.run(JOB, {"readings": log}, strategy=GRID_CELLS).windows) == AGGREGATION + BY_CELL
 
 
@@ -170,7 +170,7 @@ def test_timelines_as_files_lie_look_up_their_numbers_and_sort_nothing(
     assert plan(alone).count("FileScan") == 2
 
 
-def test_windows_beside_packed_verdicts_sort_no_event_that_is_settled(log: DataFrame) -> None:
+def test_windows_with_packed_verdicts_sort_no_event_that_is_settled(log: DataFrame) -> None:
     both = engine.run(JOB, {"readings": log}, strategy=PACKED).windows
     sources = """\
             Union

@@ -232,7 +232,7 @@ WINDOWS: dict[str, tuple[Rows, Answer]] = {
         select(group(Filtered(CARS, "x < 3"), Sliding(MINUTE), COUNT), n="n"),
         [("12:00", 1), ("12:01", 1)],
     ),
-    "a row's own time in an argument, the window's end beside it": (
+    "a row's own time in an argument, and the end of the window": (
         select(group(CARS, FIVE, Aggregate("t", "max", "system_timestamp")), t="t", e="system_timestamp"),
         [("12:00", "12:00", "12:00"), ("12:05", "12:05", "12:05")],
     ),

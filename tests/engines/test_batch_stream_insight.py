@@ -78,7 +78,7 @@ def test_an_open_lifetime_falls_in_windows_that_start_at_or_before_the_limit(spa
     assert list(members(spark, grid(10, 5), ("g/open", 4, None), limit=9)) == [(-5, 5), (0, 10), (5, 15)]
 
 
-def test_held_windows_end_at_or_before_the_limit(spark: SparkSession) -> None:
+def test_windows_under_hold_end_at_or_before_the_limit(spark: SparkSession) -> None:
     both = (("g/open", 4, None), ("g/short", 4, 11))
     assert list(members(spark, grid(10, 5), *both, limit=15, hold=True)) == [(-5, 5), (0, 10), (5, 15)]
     assert list(members(spark, grid(10, 5), *both, limit=14, hold=True)) == [(-5, 5), (0, 10)]

@@ -115,7 +115,7 @@ def test_a_window_names_its_events_and_those_the_policy_kept_out(tmp_path: Path)
     assert any("2 event(s) happened in it" in sentence for sentence in story.sentences)
 
 
-def test_a_window_without_events_says_who_would_have_been_in_it(tmp_path: Path) -> None:
+def test_a_window_without_events_names_those_that_would_have_been_in_it(tmp_path: Path) -> None:
     lakehouse = _lakehouse(tmp_path, CARS, [_record(0, "12:31", "12:05"), _record(1, "12:32", "12:05", booth="b")])
     answer = why_window(CARS, T("2026-01-01T12:10:00Z"), {"booth": "a"}, lakehouse).as_dict()
     assert answer["windows"] == []
@@ -236,7 +236,7 @@ def test_a_long_log_is_recomputed_from_the_state_that_its_earlier_arrivals_left(
     assert story.notes == ()
 
 
-def test_what_the_live_run_wrote_stands_beside_it(tmp_path: Path) -> None:
+def test_what_the_live_run_wrote_is_shown_too(tmp_path: Path) -> None:
     lakehouse = _lakehouse(tmp_path, CARS, LOG)
     end = dt.datetime(2026, 1, 1, 12, 10, tzinfo=dt.UTC)
     row = {"window_start": end - dt.timedelta(minutes=10), "window_end": end, "window_id": None, "booth": "a", "n": 2}

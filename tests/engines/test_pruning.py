@@ -86,8 +86,8 @@ def _rows(lakehouse: Path, table: str) -> list[dict[str, Any]]:
 def year(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lakehouse with a log of 366 days, an event every half hour."""
     folder = tmp_path_factory.mktemp("year")
-    ingest(JOB, "cars", [_arrivals(folder / "year.parquet", 0, 366 * 1440, 30)], folder / "house")
-    return folder / "house"
+    ingest(JOB, "cars", [_arrivals(folder / "year.parquet", 0, 366 * 1440, 30)], folder / "lakehouse")
+    return folder / "lakehouse"
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_a_day_of_a_year_opens_the_files_of_its_days_and_the_ledger_says_so(
     lakehouse, summary = day_of_year
     log = Lakehouse.at(lakehouse).open("arrivals/cars")
     assert log is not None
-    own = [file for file in log_files(log) if file.may_hold(summary.plan.read.from_us, summary.plan.read.to_us)]
+    own = [file for file in log_files(log) if file.may_contain(summary.plan.read.from_us, summary.plan.read.to_us)]
     assert len(own) == 3
     assert summary.found.bytes_read["arrivals/cars"] <= 1.1 * sum(file.size_bytes for file in own)
     (run,) = runs.runs_of(Lakehouse.at(lakehouse), "cars")
@@ -117,7 +117,7 @@ def test_a_day_of_a_year_opens_the_files_of_its_days_and_the_ledger_says_so(
 def test_a_log_ten_times_as_long_gives_the_same_day_from_the_same_files(
     spark: SparkSession, year: Path, day_of_year: tuple[Path, RunSummary], tmp_path: Path
 ) -> None:
-    lakehouse = tmp_path / "house"
+    lakehouse = tmp_path / "lakehouse"
     shutil.copytree(year, lakehouse)
     ingest(JOB, "cars", [_arrivals(tmp_path / "more.parquet", 366 * 1440, 3294 * 1440, 360)], lakehouse)
     summary = replay(JOB, DAY_OF_YEAR, lakehouse, spark=spark)
@@ -134,7 +134,7 @@ def test_much_data_goes_spark_s_own_way_to_the_same_rows_and_the_same_files(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lakehouse = tmp_path / "house"
+    lakehouse = tmp_path / "lakehouse"
     shutil.copytree(year, lakehouse)
     monkeypatch.setattr(size, "MOST_ROWS", 0)
     monkeypatch.setattr(builder, "NAMED_FILES", 0)
@@ -213,7 +213,7 @@ def test_every_type_of_column_is_written_alike_with_and_without_spark(spark: Spa
     found = fingerprint(frame).fingerprint
     for writer in ("spark", "driver"):
         with computed(JOB, result, writer) as results:
-            fingerprints = results.fingerprints[f"windows/{JOB.name}"]
+            fingerprints = results.counted[f"windows/{JOB.name}"].fingerprint
             assert (fingerprints, results.rows[f"windows/{JOB.name}"]) == (found, 3)
             for output in (EVERYTHING, DAY_OF_YEAR):
                 rows = results.tables[f"windows/{JOB.name}"]
@@ -230,7 +230,7 @@ def test_files_that_the_plan_did_not_name_are_told(
 
     from pipelines.replay.run import execute
 
-    lakehouse = tmp_path / "house"
+    lakehouse = tmp_path / "lakehouse"
     shutil.copytree(year, lakehouse)
     plan = make_plan(JOB, DAY_OF_YEAR, lakehouse)
     (read,) = plan.reads
@@ -261,7 +261,7 @@ def test_a_hundred_batches_give_what_one_gives_from_as_few_files(spark: SparkSes
 def test_the_live_run_passes_over_compaction(spark: SparkSession, tmp_path: Path) -> None:
     from pipelines.live.run import stream
 
-    lakehouse = tmp_path / "house"
+    lakehouse = tmp_path / "lakehouse"
     compacted = 0
     for begin in (0, 20):
         for batch in range(begin, begin + 20):
@@ -288,10 +288,10 @@ def test_an_hour_of_a_big_day_reads_the_pages_of_that_hour(spark: SparkSession, 
         "n": pa.array([1] * many, pa.int32()),
     }
     pq.write_table(pa.table(rows), tmp_path / "day.parquet")
-    ingest(JOB, "cars", [tmp_path / "day.parquet"], tmp_path / "house")
-    assert len(DeltaTable(tmp_path / "house" / "arrivals" / "cars").file_uris()) == 1
-    plan = make_plan(JOB, OutputRange(T("2026-01-01T12:00:00Z"), T("2026-01-01T13:00:00Z")), tmp_path / "house")
-    frame = read_arrivals(spark, JOB, plan, Lakehouse.at(tmp_path / "house"))["cars"]
+    ingest(JOB, "cars", [tmp_path / "day.parquet"], tmp_path / "lakehouse")
+    assert len(DeltaTable(tmp_path / "lakehouse" / "arrivals" / "cars").file_uris()) == 1
+    plan = make_plan(JOB, OutputRange(T("2026-01-01T12:00:00Z"), T("2026-01-01T13:00:00Z")), tmp_path / "lakehouse")
+    frame = read_arrivals(spark, JOB, plan, Lakehouse.at(tmp_path / "lakehouse"))["cars"]
     assert len(frame.collect()) < 30_000
     leaf = frame._jdf.queryExecution().executedPlan().collectLeaves().head()
     pushed = leaf.metadata().apply("PushedFilters")

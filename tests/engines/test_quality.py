@@ -68,7 +68,7 @@ query:
 @pytest.fixture(scope="module")
 def whole(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lakehouse with an arrival log of a day and its replay."""
-    lakehouse = tmp_path_factory.mktemp("quality") / "house"
+    lakehouse = tmp_path_factory.mktemp("quality") / "lakehouse"
     rng = random.Random(3)
     start = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
     records = []

@@ -38,7 +38,7 @@ MORNING = OutputRange(parse_instant("2026-01-02T06:00:00Z"), parse_instant("2026
 
 @pytest.fixture(scope="module")
 def lakehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
-    return build(tmp_path_factory.mktemp("spark") / "house", live=True)
+    return build(tmp_path_factory.mktemp("spark") / "lakehouse", live=True)
 
 
 @pytest.mark.parametrize("output", [EVERYTHING, MORNING])
@@ -93,7 +93,7 @@ def test_every_check_passes_on_what_is_right_and_says_what_was_not_checked(lakeh
 def test_a_failed_check_stands_on_the_page_and_ends_the_command_with_1(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lakehouse = build(tmp_path / "house", live=True, hours=6)
+    lakehouse = build(tmp_path / "lakehouse", live=True, hours=6)
     table = DeltaTable(lakehouse.uri("windows/cars"))
     rows = table.to_pyarrow_table()
     doubled = pa.concat_tables([rows, rows.slice(0, 1)])
@@ -101,14 +101,14 @@ def test_a_failed_check_stands_on_the_page_and_ends_the_command_with_1(
     (tmp_path / "cars.yaml").write_text(JOB_TEXT)
     job = str(tmp_path / "cars.yaml")
     assert run(["report", job, "--lakehouse", lakehouse.root, "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    failed = {check["name"]: check["failed_rows"] for check in told["checks"] if not check["passed"]}
+    reported = json.loads(capsys.readouterr().out)
+    failed = {check["name"]: check["failed_rows"] for check in reported["checks"] if not check["passed"]}
     assert failed == {"window_schema": 2, "window_contract": 2}
-    assert "window_contract" in Path(told["report"]).read_text()
+    assert "window_contract" in Path(reported["report"]).read_text()
 
 
 def test_a_log_without_a_replay_is_checked_as_far_as_it_goes(spark: SparkSession, tmp_path: Path) -> None:
-    lakehouse = build(tmp_path / "house", replay=False, hours=len(arrivals()) // 48)
+    lakehouse = build(tmp_path / "lakehouse", replay=False, hours=len(arrivals()) // 48)
     results, skipped = run_checks(JOB, lakehouse, EVERYTHING)
     assert [result.name for result in results] == ["arrival_order", "arrival_contract"]
     assert skipped == ["No replay has written windows/cars, so neither results nor verdicts were checked."]

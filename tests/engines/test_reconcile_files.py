@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,3 +117,30 @@ def test_documents_with_a_stream_meta_and_extended_json_are_read(spark: SparkSes
     live.file("export.jsonl").write_text("".join(document(row) + "\n" for row in live.rows))
     found = live.reconciled()
     assert (found.equal, found.differing) == (len(live.rows), 0)
+
+
+SELECTED = (
+    JOB[: JOB.index("query:")]
+    + """\
+query:
+  sql: |
+    SELECT System.Timestamp() AS EndedAt, booth, COUNT(*) AS cars, AVG(x) AS x INTO windows
+    FROM cars TIMESTAMP BY at GROUP BY booth, TumblingWindow(minute, 10)
+"""
+)
+
+
+def test_a_window_end_that_the_query_selects_under_another_name_identifies_live_rows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    live = Live(spark, tmp_path)
+    shutil.rmtree(live.lakehouse / "windows")
+    ended = [row | {"EndedAt": to_datetime(row["window_end"])} for row in live.rows]
+    written(live.lakehouse, "windows/cars", ended)
+    documents = [{"EndedAt": format_instant(row["window_end"])} | json.loads(as_json(row)) for row in live.rows]
+    documents[0]["cars"] += 1
+    for one in documents:
+        del one["WindowEnd"]
+    live.file("0.json").write_text("".join(json.dumps(one) + "\n" for one in documents))
+    found = live.reconciled(parse_job(SELECTED))
+    assert (found.equal, found.by_status) == (len(documents) - 1, {"different": 1})

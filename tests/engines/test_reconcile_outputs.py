@@ -1,4 +1,4 @@
-"""Outputs of steps beside a live run's tables, and the events that a row may be made of."""
+"""Outputs of steps compared with a live run's tables, and the events that a row may be made of."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from pipelines.lakehouse.show import plain_rows, rows_of
 from pipelines.plan import watermark_strategy
 from pipelines.plan.definition import ReadTable
 from pipelines.plan.read_range import ReadRange
-from pipelines.replay import builder, size
+from pipelines.replay import builder, evaluate, size
 from pipelines.replay.evaluate import recompute
 from pipelines.replay.run import replay
 from pipelines.replay.summary import RunSummary
@@ -88,7 +88,7 @@ def _rows(lakehouse: Path, table: str, job: Job = JOB) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lakehouse with an arrival log of three days and no results."""
-    lakehouse = tmp_path_factory.mktemp("loaded") / "house"
+    lakehouse = tmp_path_factory.mktemp("loaded") / "lakehouse"
     _ingest(lakehouse, _records(72))
     return lakehouse
 
@@ -101,7 +101,7 @@ def whole(spark: SparkSession, loaded: Path) -> tuple[Path, RunSummary]:
     return lakehouse, replay(JOB, EVERYTHING, lakehouse, spark=spark, reason="first")
 
 
-def test_a_replay_tells_what_it_did_and_the_ledger_agrees(whole: tuple[Path, RunSummary]) -> None:
+def test_a_replay_reports_what_it_did_and_the_ledger_agrees(whole: tuple[Path, RunSummary]) -> None:
     lakehouse, summary = whole
     verdicts, windows = _rows(lakehouse, "verdicts"), _rows(lakehouse, "windows")
     assert summary.events == 288
@@ -124,7 +124,7 @@ def test_a_replay_tells_what_it_did_and_the_ledger_agrees(whole: tuple[Path, Run
 def test_overlapping_ranges_in_any_order_and_one_twice_give_the_whole(
     spark: SparkSession, loaded: Path, whole: tuple[Path, RunSummary], tmp_path: Path
 ) -> None:
-    lakehouse = tmp_path / "house"
+    lakehouse = tmp_path / "lakehouse"
     shutil.copytree(loaded, lakehouse)
     first = OutputRange(None, T("2026-01-02T01:30:00Z"))
     middle = OutputRange(T("2026-01-01T22:00:00Z"), T("2026-01-03T00:00:00Z"))
@@ -140,7 +140,7 @@ def test_overlapping_ranges_in_any_order_and_one_twice_give_the_whole(
 def test_the_same_range_again_changes_no_row(
     spark: SparkSession, whole: tuple[Path, RunSummary], tmp_path: Path
 ) -> None:
-    lakehouse = tmp_path / "house"
+    lakehouse = tmp_path / "lakehouse"
     shutil.copytree(whole[0], lakehouse)
     again = replay(JOB, EVERYTHING, lakehouse, spark=spark)
     assert again.output_fingerprint == whole[1].output_fingerprint
@@ -150,7 +150,7 @@ def test_the_same_range_again_changes_no_row(
 
 
 def test_keeping_all_verdicts_keeps_those_that_simply_count(spark: SparkSession, loaded: Path, tmp_path: Path) -> None:
-    lakehouse = tmp_path / "house"
+    lakehouse = tmp_path / "lakehouse"
     shutil.copytree(loaded, lakehouse)
     day = OutputRange(T("2026-01-02T00:00:00Z"), T("2026-01-03T00:00:00Z"))
     summary = replay(_job(keep="all"), day, lakehouse, spark=spark)
@@ -194,7 +194,7 @@ def test_a_log_of_many_events_is_replayed_to_the_same_tables_and_counts(
 def test_a_file_that_is_not_in_order_is_sorted_and_told(
     spark: SparkSession, loaded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lakehouse, twin = tmp_path / "house", tmp_path / "sorted"
+    lakehouse, twin = tmp_path / "lakehouse", tmp_path / "sorted"
     shutil.copytree(loaded, lakehouse)
     log = DeltaTable(str(lakehouse / "arrivals" / "cars"))
     rows = log.to_pyarrow_table().sort_by("sequence")
@@ -223,7 +223,7 @@ def test_a_file_that_is_not_in_order_is_sorted_and_told(
 def test_rows_that_a_deletion_vector_masks_are_not_replayed(
     spark: SparkSession, loaded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lakehouse = tmp_path / "house"
+    lakehouse = tmp_path / "lakehouse"
     shutil.copytree(loaded, lakehouse)
     monkeypatch.setattr(watermark_strategy, "FEW_ROWS", 10)
     assert replay(JOB, EVERYTHING, lakehouse, spark=spark).events == 288
@@ -236,7 +236,7 @@ def test_rows_that_a_deletion_vector_masks_are_not_replayed(
 def test_an_older_version_of_the_log_gives_what_it_gave_then(
     spark: SparkSession, whole: tuple[Path, RunSummary], tmp_path: Path
 ) -> None:
-    lakehouse = tmp_path / "house"
+    lakehouse = tmp_path / "lakehouse"
     shutil.copytree(whole[0], lakehouse)
     _ingest(lakehouse, _records(4, first=288))
     then = replay(JOB, EVERYTHING, lakehouse, spark=spark, as_of=0)
@@ -245,12 +245,12 @@ def test_an_older_version_of_the_log_gives_what_it_gave_then(
     assert (then.events, now.events) == (288, 304)
 
 
-def test_a_failure_between_the_two_commits_is_told_and_mended_by_running_again(
+def test_a_failure_between_the_two_commits_is_reported_and_repaired_by_running_again(
     spark: SparkSession, whole: tuple[Path, RunSummary], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pipelines.replay import evaluate
 
-    lakehouse = tmp_path / "house"
+    lakehouse = tmp_path / "lakehouse"
     shutil.copytree(whole[0], lakehouse)
     changed = _job('cars: "count(*)", mean: "max(n)"')
     plain = evaluate.replace_range
@@ -276,7 +276,7 @@ def test_a_failure_between_the_two_commits_is_told_and_mended_by_running_again(
 def test_a_failure_while_computing_leaves_every_table_as_it_was(
     spark: SparkSession, whole: tuple[Path, RunSummary], tmp_path: Path
 ) -> None:
-    lakehouse = tmp_path / "house"
+    lakehouse = tmp_path / "lakehouse"
     shutil.copytree(whole[0], lakehouse)
     for file in (lakehouse / "arrivals" / "cars").rglob("*.parquet"):
         file.write_bytes(b"not parquet any more")
@@ -290,7 +290,7 @@ def test_a_failure_while_computing_leaves_every_table_as_it_was(
 def test_other_columns_replace_the_whole_table_but_never_a_part_of_it(
     spark: SparkSession, whole: tuple[Path, RunSummary], tmp_path: Path
 ) -> None:
-    lakehouse = tmp_path / "house"
+    lakehouse = tmp_path / "lakehouse"
     shutil.copytree(whole[0], lakehouse)
     other = _job('cars: "count(*)", most: "max(n)"')
     part = OutputRange(None, T("2026-01-02T00:00:00Z"))
@@ -304,7 +304,7 @@ def test_other_columns_replace_the_whole_table_but_never_a_part_of_it(
 def test_a_lakehouse_that_cannot_be_written_is_refused_before_any_work(
     loaded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lakehouse = tmp_path / "house"
+    lakehouse = tmp_path / "lakehouse"
     shutil.copytree(loaded, lakehouse)
 
     def refuse(**_: Any) -> None:
@@ -319,7 +319,7 @@ def test_a_lakehouse_that_cannot_be_written_is_refused_before_any_work(
 def test_a_read_range_is_exact_to_the_microsecond(spark: SparkSession, tmp_path: Path) -> None:
     from pipelines.replay.read import read_arrivals
 
-    lakehouse = tmp_path / "house"
+    lakehouse = tmp_path / "lakehouse"
     times = [f"2026-01-01T23:59:59.99990{digit}Z" for digit in range(4)] + ["2026-01-02T00:00:00.000001Z"]
     base = {"input_partition": 0, "at": times[0], "booth": "a", "n": 1}
     for sequence, time in enumerate(times):
@@ -369,7 +369,7 @@ def test_a_fingerprint_knows_rows_and_their_number_and_nothing_else(spark: Spark
     assert len({base, *map(of, others)}) == len(others) + 1
 
 
-CARRIED = parse_job(
+WITH_INITIAL_STATE = parse_job(
     """
 tailrace: 1
 job: cars
@@ -381,29 +381,79 @@ query: {from: cars, group_by: [booth], window: {tumbling: {size: 5m}}, aggregate
 )
 
 
-def test_a_range_with_a_carry_is_the_cut_of_the_whole_whether_its_summary_was_kept_or_not(
+def test_a_range_with_an_initial_state_is_the_cut_of_the_whole_whether_its_summary_was_kept_or_not(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    lakehouse = tmp_path / "house"
+    lakehouse = tmp_path / "lakehouse"
     # a stamp days ahead leaves one partition's watermark there; the other decides
     far = {**_records(1)[0], "at": "2026-01-09T00:00:00Z"}
     _ingest(lakehouse, [far, *_records(119, 1)])
     output = OutputRange(T("2026-01-03T00:00:00Z"), T("2026-01-04T00:00:00Z"))
-    whole = replay(CARRIED, EVERYTHING, lakehouse, spark=spark)
+    whole = replay(WITH_INITIAL_STATE, EVERYTHING, lakehouse, spark=spark)
     assert whole.plan.summaries == ()
 
     def cut(table: str, column: str) -> list[dict[str, Any]]:
         ends = "2026-01-03T00:00:00Z", "2026-01-04T00:00:00Z"
-        return [row for row in _rows(lakehouse, table, CARRIED) if ends[0] <= row[column] < ends[1]]
+        return [row for row in _rows(lakehouse, table, WITH_INITIAL_STATE) if ends[0] <= row[column] < ends[1]]
 
     before = cut("windows", "window_end"), cut("verdicts", "arrival_time"), cut("dead_letters", "arrival_time")
     assert all(before)
-    passed = replay(CARRIED, output, lakehouse, spark=spark)
-    again = replay(CARRIED, output, lakehouse, spark=spark)
+    passed = replay(WITH_INITIAL_STATE, output, lakehouse, spark=spark)
+    again = replay(WITH_INITIAL_STATE, output, lakehouse, spark=spark)
     shutil.rmtree(lakehouse / "_cache" / "summaries")
-    anew = replay(CARRIED, output, lakehouse, spark=spark)
-    assert [run.plan.summaries[0].days_made for run in (passed, again, anew)] == [5, 0, 5]
-    assert [run.plan.reads[0].files for run in (passed, again, anew)] == [2, 2, 2]
-    assert len({run.output_fingerprint for run in (passed, again, anew)}) == 1
+    remade = replay(WITH_INITIAL_STATE, output, lakehouse, spark=spark)
+    assert [run.plan.summaries[0].days_made for run in (passed, again, remade)] == [5, 0, 5]
+    assert [run.plan.reads[0].files for run in (passed, again, remade)] == [2, 2, 2]
+    assert len({run.output_fingerprint for run in (passed, again, remade)}) == 1
     after = cut("windows", "window_end"), cut("verdicts", "arrival_time"), cut("dead_letters", "arrival_time")
     assert after == before
+
+
+@pytest.mark.parametrize("job", [JOB, WITH_INITIAL_STATE], ids=["bounded", "with an initial state"])
+def test_a_range_in_slices_has_the_rows_the_fingerprint_and_the_counts_of_the_range_as_a_whole(
+    spark: SparkSession, tmp_path: Path, job: Job
+) -> None:
+    lakehouse = tmp_path / "lakehouse"
+    _ingest(lakehouse, _records(96))
+    whole = replay(job, EVERYTHING, lakehouse, spark=spark)
+    before = _rows(lakehouse, "windows", job), _rows(lakehouse, "verdicts", job)
+    sliced = replay(job, EVERYTHING, lakehouse, slices=3, spark=spark)
+    assert len(sliced.plan.slices) == 3
+    assert (_rows(lakehouse, "windows", job), _rows(lakehouse, "verdicts", job)) == before
+    for name in ("fingerprints", "output_fingerprint", "rows_written", "counts_by_verdict", "counts_by_reason"):
+        assert getattr(sliced.found, name) == getattr(whole.found, name)
+    assert sliced.found.warnings == []
+    (row,) = [row for row in runs.runs_of(Lakehouse.at(lakehouse), "cars") if row["run_id"] == sliced.run_id]
+    assert (row["status"], row["output_from"], row["output_to"]) == ("succeeded", None, None)
+    assert row["files_planned"] == row["files_read"]
+    assert recompute(sliced.plan, job, Lakehouse.at(lakehouse), spark) == whole.output_fingerprint
+
+
+def test_a_run_that_fails_in_a_later_slice_names_where_to_go_on(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lakehouse = tmp_path / "lakehouse"
+    _ingest(lakehouse, _records(96))
+    plain, days = evaluate.replace_range, []
+
+    def fail(rows: Any, place: Any, name: str, layout: Any, output: OutputRange, about: Any) -> int:
+        days.append(output.from_us)
+        if len(days) > 2:
+            raise OSError("disk full")
+        return plain(rows, place, name, layout, output, about)
+
+    monkeypatch.setattr(evaluate, "replace_range", fail)
+    with pytest.raises(OSError, match="disk full"):
+        replay(JOB, EVERYTHING, lakehouse, slices=2, spark=spark)
+    monkeypatch.undo()
+    (row,) = runs.runs_of(Lakehouse.at(lakehouse), "cars")
+    begun = "2026-01-03T00:00:00Z"
+    assert row["status"] == "failed"
+    assert row["error"] == f"disk full; the slices before {begun} are written: --from {begun} goes on there"
+    written = _rows(lakehouse, "windows", JOB)
+    assert written
+    assert all(window["window_end"] < begun for window in written)
+    replay(JOB, OutputRange(T(begun), None), lakehouse, spark=spark)
+    repaired = _rows(lakehouse, "windows", JOB)
+    replay(JOB, EVERYTHING, lakehouse, spark=spark)
+    assert _rows(lakehouse, "windows", JOB) == repaired

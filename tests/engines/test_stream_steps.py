@@ -333,10 +333,12 @@ def test_rows_before_the_first_snapshot_are_refused_and_later_ones_served_by_the
 def test_hold_leaves_out_open_windows_and_rows_that_may_still_find_a_partner(spark: SparkSession) -> None:
     windows = Windowed(CARS, Grid(MINUTE, MINUTE), columns("booth"), (Aggregate("n", "count"),))
     rows = Projected(CARS, columns("booth"))
-    held = replace(job(Output("pairs", joined()), Output("rows", rows), Output("counts", windows)), end_of_log="hold")
+    under_hold = replace(
+        job(Output("pairs", joined()), Output("rows", rows), Output("counts", windows)), end_of_log="hold"
+    )
     log = [car(0, "a"), car(1, "b"), left(1, "a", "p"), car(2, "c"), left(2.5, "c", "q"), left(4, "z"), car(3, "d")]
     # the watermark stays at 3, which a window that ends there has not passed
-    assert all_rows(spark, held, log) == {
+    assert all_rows(spark, under_hold, log) == {
         "pairs": [(1.0, "a", "p", 0.0), (2.0, "b", None, 1.0), (2.5, "c", "q", 2.0)],
         "rows": [(0.0, "a"), (1.0, "b"), (2.0, "c"), (3.0, "d")],
         "counts": [(minute, minute - 1, minute, None, booth, 1) for minute, booth in ((0, "a"), (1, "b"), (2, "c"))],

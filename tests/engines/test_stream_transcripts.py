@@ -57,7 +57,7 @@ def _fixtures(item: pytest.Item) -> list[str]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", GIVEN)
+@pytest.mark.parametrize("name", GIVEN, ids=GIVEN)
 def test_the_live_engine_gives_what_the_transcript_expects(name: str, outcomes: dict[str, Outcome]) -> None:
     assert judge(BY_ID[name], outcomes[name]) == []
 

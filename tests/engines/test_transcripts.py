@@ -24,6 +24,7 @@ LIBRARY = [
     for case in read_file(path)
 ]
 BY_ID = dict(LIBRARY)
+"""The names are the ids of the cases too: pytest would number those of long texts, and ``-k`` would pass over them."""
 
 MUST_FAIL = {
     "extra_output_row": "output 'output': row {system_timestamp: 2026-01-01T12:05:00Z",
@@ -74,7 +75,8 @@ def _asks_spark(case: Case) -> bool:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.spark] if _asks_spark(case) else []) for name, case in LIBRARY]
+    "name",
+    [pytest.param(name, marks=[pytest.mark.spark] if _asks_spark(case) else [], id=name) for name, case in LIBRARY],
 )
 def test_the_reference_engine_gives_what_the_transcript_expects(name: str) -> None:
     assert run_case(BY_ID[name], "reference").differences == ()
@@ -97,7 +99,7 @@ def spark_verdicts(spark: SparkSession, request: pytest.FixtureRequest) -> dict[
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", list(BY_ID))
+@pytest.mark.parametrize("name", BY_ID, ids=list(BY_ID))
 def test_the_batch_engine_gives_the_same(name: str, spark_verdicts: dict[str, Verdict]) -> None:
     assert spark_verdicts[name].differences == ()
 

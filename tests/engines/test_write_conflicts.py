@@ -1,4 +1,4 @@
-"""Writing by Spark beside other writers: tried again, named in one sentence, and nobody's rows are lost."""
+"""Writing by Spark while others write: tried again, named in one sentence, and nobody's rows are lost."""
 
 from __future__ import annotations
 

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
 
 from pipelines.core.model import EVERYTHING, OutputRange
 from pipelines.core.time import SECOND, format_instant, parse_instant
+from pipelines.ingest.batch import ingest
 from pipelines.job.load import parse_job
 from pipelines.lakehouse.layout import result_tables
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import runs_of
 from pipelines.lakehouse.show import rows_of
+from pipelines.replay.run import replay
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 JOB_TEXT = """
 tailrace: 1
@@ -36,16 +43,39 @@ HALVES = [(NOON, HALF_PAST), (HALF_PAST, ONE)]
 BATCHES, RECORDS = 3, 5
 """So many batches, of so many records, does each of two ingests append while two replays run."""
 
+FIRST = 360
+"""So many records of partition 0, ten seconds apart, are there before."""
+
 Outcome = dict[str, Any]
 
 
-class World:
-    """A lakehouse, and the real command line, which writes it in processes of its own."""
+def records(file: Path, partition: int, begin: str, sequences: Iterable[int], step_s: int) -> Path:
+    """A file of records of a partition that come ``step_s`` apart."""
+    with file.open("w") as out:
+        for sequence in sequences:
+            at = format_instant(parse_instant(begin) + sequence * step_s * SECOND)
+            row = {"arrival_time": at, "input_partition": partition, "sequence": sequence, "at": at, "booth": "a"}
+            out.write(json.dumps(row) + "\n")
+    return file
 
-    def __init__(self, folder: Path) -> None:
+
+@pytest.fixture(scope="module")
+def replayed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lakehouse with an hour of arrivals, all of which is replayed."""
+    folder = tmp_path_factory.mktemp("replayed")
+    ingest(JOB, "cars", [records(folder / "hour.jsonl", 0, NOON, range(FIRST), 10)], folder / "lakehouse")
+    replay(JOB, EVERYTHING, folder / "lakehouse", spark=spark)
+    return folder / "lakehouse"
+
+
+class World:
+    """A copy of a lakehouse, and the real command line, which writes it in processes of its own."""
+
+    def __init__(self, replayed: Path, folder: Path) -> None:
         self.folder, self.lakehouse = folder, Lakehouse.at(folder / "lakehouse")
-        self.next_sequence = {0: 0, 1: 0, 2: 0}
-        self.taken: dict[int, list[int]] = {0: [], 1: [], 2: []}
+        shutil.copytree(replayed, folder / "lakehouse")
+        self.next_sequence = {1: 0, 2: 0}
+        self.taken: dict[int, list[int]] = {0: list(range(FIRST)), 1: [], 2: []}
         (folder / "cars.yaml").write_text(JOB_TEXT)
 
     def _run(self, command: str, *arguments: str) -> Outcome | None:
@@ -60,26 +90,21 @@ class World:
         assert re.fullmatch("error: write conflict: .*; run the command again, which is safe", errors[0]), ended.stderr
         return None
 
-    def replay(self, half: tuple[str, str] | None = None) -> Outcome | None:
-        """Replay a half of the hour, or everything."""
-        return self._run("replay", *(("--from", half[0], "--to", half[1]) if half else ()))
+    def replay(self, half: tuple[str, str]) -> Outcome | None:
+        """Replay a half of the hour."""
+        return self._run("replay", "--from", half[0], "--to", half[1])
 
-    def ingest(self, partition: int, begin: str, count: int, step_s: int) -> Outcome | None:
+    def ingest(self, partition: int, begin: str, count: int, step_s: int) -> None:
         """Append records of a partition that come ``step_s`` apart, after those that it has."""
         first = self.next_sequence[partition]
         self.next_sequence[partition] = first + count
-        file = self.folder / f"{partition}-{first}.jsonl"
-        with file.open("w") as out:
-            for sequence in range(first, first + count):
-                at = format_instant(parse_instant(begin) + sequence * step_s * SECOND)
-                row = {"arrival_time": at, "input_partition": partition, "sequence": sequence, "at": at, "booth": "a"}
-                out.write(json.dumps(row) + "\n")
+        sequences = range(first, first + count)
+        file = records(self.folder / f"{partition}-{first}.jsonl", partition, begin, sequences, step_s)
         done = self._run("ingest", "--input", "cars", str(file))
         if done is not None:
             assert self.commit_of("arrivals/cars", done["version"])["batch_id"] == done["batch_id"]
             assert done["appended"] == count
-            self.taken[partition] += range(first, first + count)
-        return done
+            self.taken[partition] += sequences
 
     def ingest_batches(self, partition: int) -> None:
         """Batches one after the other, after the hour that is replayed."""
@@ -127,13 +152,12 @@ class World:
 @pytest.mark.spark
 @pytest.mark.parametrize("rounds", [1, pytest.param(30, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("by_spark", [False, True])
-def test_two_replays_of_adjacent_ranges_during_two_ingests(tmp_path: Path, rounds: int, by_spark: bool) -> None:
-    world = World(tmp_path)
-    assert world.ingest(0, NOON, 360, 10) is not None
-    everything = world.replay()
-    assert everything is not None
+def test_two_replays_of_adjacent_ranges_during_two_ingests(
+    replayed: Path, tmp_path: Path, rounds: int, by_spark: bool
+) -> None:
+    world = World(replayed, tmp_path)
     if by_spark:
-        for table in everything["versions_written"]:
+        for table, _ in result_tables(JOB):
             # which deltalake does not write
             DeltaTable(world.lakehouse.uri(table)).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
     succeeded = 0
@@ -141,8 +165,8 @@ def test_two_replays_of_adjacent_ranges_during_two_ingests(tmp_path: Path, round
         with ThreadPoolExecutor(4) as racing:
             replays = [racing.submit(world.replay, half) for half in HALVES]
             ingests = [racing.submit(world.ingest_batches, partition) for partition in (1, 2)]
-        for ingest in ingests:
-            ingest.result()
+        for appending in ingests:
+            appending.result()
         outcomes = [replay.result() for replay in replays]
         world.check_replays(outcomes)
         world.check_log()

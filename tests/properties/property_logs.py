@@ -207,7 +207,7 @@ def _log(chance: Random, job: Job, text: dict[str, Any]) -> tuple[Arrival, ...]:
 
 
 def _near(chance: Random, clock_us: int, bounds: list[int]) -> int:
-    """A time at, or a microsecond beside, one of the job's bounds from the clock, or on a round second."""
+    """A time at, or a microsecond from, one of the job's bounds from the clock, or on a round second."""
     near_us = clock_us + chance.choice([-1, -1, -1, 1]) * chance.choice(bounds) + chance.choice([0, 0, -1, 1])
     if chance.random() < 0.4:
         near_us = near_us // SECOND * SECOND + chance.choice([0, 0, 1, -1])

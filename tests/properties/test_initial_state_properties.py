@@ -1,4 +1,4 @@
-"""A read range with its carry is the cut of the whole log: thousands of random logs, in plain Python."""
+"""A read range with its initial state is the cut of the whole log: thousands of random logs, in plain Python."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ seeds = st.integers(0, 2**40)
 
 
 def carried_example(seed: int, profile: str) -> Example | None:
-    """A job that a carry bounds, with a log that some far stamps may lie in; None where the seed gives another job."""
+    """A job that an initial state bounds, with a log that may have far stamps; None for other jobs."""
     one, chance = example(seed, profile, plain=True), Random(seed)
     if why_whole_log(one.job) is not None:
         return None
@@ -67,7 +67,7 @@ def answer(
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_a_read_range_with_its_carry_is_the_cut_of_the_whole_log(profile: str) -> None:
+def test_a_read_range_with_its_initial_state_is_the_cut_of_the_whole_log(profile: str) -> None:
     narrower = 0
 
     @many
@@ -113,18 +113,20 @@ def test_a_settled_range_is_changed_by_nothing_that_arrives_later(seed: int, pro
         return
     log = sorted(one.log, key=place_of)
     cut_us = log[chance.randrange(len(log))].arrival_time_us
-    held = replace(one, log=tuple(row for row in log if row.arrival_time_us <= cut_us))
-    reads = with_initial_state(held.job, held.output, summaries(held, 1))
-    ends = [max((r.arrival_time_us for r in held.log if r.input == part.name), default=None) for part in one.job.inputs]
+    stored = replace(one, log=tuple(row for row in log if row.arrival_time_us <= cut_us))
+    reads = with_initial_state(stored.job, stored.output, summaries(stored, 1))
+    ends = [
+        max((r.arrival_time_us for r in stored.log if r.input == part.name), default=None) for part in one.job.inputs
+    ]
     if reads.unsettled is not None or reads.final_us is None:
         return
     if all(end is not None and end > reads.final_us for end in ends):
-        assert answer(held, held.log) == answer(one, one.log), one
+        assert answer(stored, stored.log) == answer(one, one.log), one
 
 
 @many
 @given(seeds, st.sampled_from(PROFILES))
-def test_a_carry_of_parts_is_the_carry_of_the_whole(seed: int, profile: str) -> None:
+def test_an_initial_state_of_parts_is_that_of_the_whole(seed: int, profile: str) -> None:
     one, chance = carried_example(seed, profile), Random(seed)
     if one is None:
         return

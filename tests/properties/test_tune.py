@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from pipelines.plan.read_range import ReadRange
 from pipelines.transcripts.engines import arrival_frames
 from pipelines.transcripts.judge import Outcome
 from pipelines.transcripts.listed_history import ListedHistory
+from pipelines.tune.at_once import cells_of
 from pipelines.tune.result import Figures
 from pipelines.tune.run import Scan, measured
 from pipelines.tune.settings import FLAGS, Setting, settings_of
@@ -65,7 +67,7 @@ def tuned(spark: SparkSession, one: Example, asked: Sequence[Setting]) -> list[F
     of_truth = reading(one, truth) if one.job.profile == "stream_analytics" else whole
     reads = [reading(one, setting.job) for setting in asked]
     scan = Scan(arrival_frames(spark, one.job, one.log), {}, one.output)
-    return measured(asked, truth, reads, of_truth, scan)
+    return measured(asked, reads, of_truth, scan)[0]
 
 
 def true_outcome(one: Example) -> Outcome:
@@ -105,17 +107,38 @@ def amounts(job: Job, name: str, mine: dict[Any, list[Any]], true: dict[Any, lis
 @pytest.mark.spark
 @pytest.mark.parametrize("profile", PROFILES)
 def test_each_figure_is_that_of_a_run_under_the_setting(profile: str, spark: SparkSession) -> None:
-    @settings(on_spark, max_examples=max(2, CASES // 4))
+    @settings(on_spark, max_examples=max(2, CASES // 8))
     @given(seeds)
     def agrees(seed: int) -> None:
-        one = example(seed, profile)
-        asked = tried(one)
-        true = true_outcome(one)
-        for found, setting in zip(tuned(spark, one, asked), asked, strict=True):
-            run = reference(replace(one, job=setting.job))
-            check(one, setting, found, run, true)
+        compare(spark, example(seed, profile))
 
     agrees()
+
+
+@pytest.mark.spark
+def test_settings_that_are_measured_at_once_have_the_same_figures(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("pipelines.tune.run.one_by_one")
+
+    @settings(on_spark, max_examples=max(4, CASES // 4))
+    @given(seeds)
+    def agrees(seed: int) -> None:
+        compare(spark, next(one for number in count(seed) if is_shared(one := example(number, "stream_analytics"))))
+
+    agrees()
+
+
+def is_shared(one: Example) -> bool:
+    begin_empty = all(reading(one, setting.job).initial_states is None for setting in tried(one))
+    return begin_empty and cells_of(one.job) is not None
+
+
+def compare(spark: SparkSession, one: Example) -> None:
+    asked = tried(one)
+    true = true_outcome(one)
+    for found, setting in zip(tuned(spark, one, asked), asked, strict=True):
+        check(one, setting, found, reference(replace(one, job=setting.job)), true)
 
 
 def check(one: Example, setting: Setting, found: Figures, run: Outcome, true: Outcome) -> None:

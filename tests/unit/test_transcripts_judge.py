@@ -9,7 +9,7 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.core.errors import UsageError
@@ -110,6 +110,7 @@ def test_equal_rows_are_counted() -> None:
     assert "is not expected" in judge(one, Outcome(windows=(row(n=1), row(n=1), row(n=1))))[0]
 
 
+@settings(deadline=None)
 @given(st.lists(st.sets(st.integers(0, 5)), max_size=6))
 def test_a_matching_is_as_large_as_any(fits: list[set[int]]) -> None:
     found = matching([sorted(one) for one in fits])

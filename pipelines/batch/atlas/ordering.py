@@ -132,7 +132,7 @@ def _last_arrival(log: DataFrame, state: InitialState) -> DataFrame:
 def _placed_on_grid(events: DataFrame, grid: Grid) -> DataFrame:
     """Starts of the windows that each event counts in (_KEPT_US) and that had closed before it came (MISSED_US).
 
-    Window ``[start, start + size)`` holds ``t`` iff ``t - size < start <= t``, ``start`` on the grid; between hops
+    Window ``[start, start + size)`` contains ``t`` iff ``t - size < start <= t``, ``start`` on the grid; between hops
     that are longer than the size are gaps, and an event in one has neither (A6).
     """
     at, hop_us = F.col(_COUNTS_AT_US), grid.hop_us

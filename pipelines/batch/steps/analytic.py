@@ -60,7 +60,7 @@ def _with_values(rows: Relation, partition_by: Sequence[str], named: Mapping[str
 
 
 def _parts(name: str, one: Analytic) -> dict[str, str]:
-    """The expressions of a function, by the columns that hold their values."""
+    """The expressions of a function, by the columns that contain their values."""
     given = {"argument": one.argument, "when": one.when, "default": one.default}
     if one.aggregate is not None:
         given["argument"] = one.aggregate.argument or "1"

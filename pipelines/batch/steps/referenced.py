@@ -59,7 +59,7 @@ def _with_snapshot(rows: Relation, snapshots: Snapshots) -> Relation:
     times = snapshots.rows.agg(F.sort_array(F.collect_set(EFFECTIVE_US)).alias(_SNAPSHOTS))
     by_arrival = snapshots.reference.time == "arrival"
     at = F.col(ORDER)["place"]["arrival_us"] if by_arrival else F.col(SYSTEM_US)
-    held = _last_until(F.col(_SNAPSHOTS), at)
+    snapshot = _last_until(F.col(_SNAPSHOTS), at)
     is_asked_for = F.lit(True) if snapshots.from_us is None else F.col(SYSTEM_US) >= snapshots.from_us
     sentence = F.concat(
         F.lit(f"reference '{snapshots.reference.name}' has no snapshot for a row of "),
@@ -68,7 +68,7 @@ def _with_snapshot(rows: Relation, snapshots: Snapshots) -> Relation:
         F.coalesce(F.timestamp_micros(F.get(_SNAPSHOTS, F.lit(0))).cast("string"), F.lit("never")),
         F.lit("; ingest an earlier snapshot, or begin the range later"),
     )
-    checked = F.when(held.isNull() & is_asked_for, F.raise_error(sentence).cast("bigint")).otherwise(held)
+    checked = F.when(snapshot.isNull() & is_asked_for, F.raise_error(sentence).cast("bigint")).otherwise(snapshot)
     served = rows.frame.crossJoin(F.broadcast(times)).withColumn(EFFECTIVE_US, checked).drop(_SNAPSHOTS)
     return rows.with_columns(served, rows.columns)
 

@@ -55,7 +55,7 @@ def windowed(rows: Relation, one: Windowed, rules: WindowRules) -> Relation:
 
 
 def _named(expressions: dict[str, str], text: str) -> str:
-    """The hidden column that holds the value of an expression."""
+    """The hidden column that contains the value of an expression."""
     known = {expression: name for name, expression in expressions.items()}
     name = known.get(text, f"__computed{len(expressions)}")
     expressions[name] = text
@@ -63,7 +63,7 @@ def _named(expressions: dict[str, str], text: str) -> str:
 
 
 def _over_columns(one: Aggregate, expressions: dict[str, str]) -> Aggregate:
-    """The aggregate over columns that hold what it is over."""
+    """The aggregate over columns that contain what it is over."""
     return replace(
         one,
         argument=None if one.argument is None else _named(expressions, one.argument),
@@ -72,7 +72,7 @@ def _over_columns(one: Aggregate, expressions: dict[str, str]) -> Aggregate:
 
 
 def _apart(window: Window, apart: tuple[str, ...], expressions: dict[str, str]) -> Window:
-    """The window with sessions formed for each value of ``apart`` too, by the columns that hold their values."""
+    """The window with sessions formed for each value of ``apart`` too, by the columns that contain their values."""
     if isinstance(window, AnyOf):
         members = ((name, _apart(member, apart, expressions)) for name, member in window.members)
         # a member is a single window, and stays one; the type of this function cannot say so

@@ -15,6 +15,8 @@ over: an idle watermark never overtakes the arrival it waits for.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -31,11 +33,9 @@ from pipelines.batch.columns import (
     VERDICT,
     WATERMARK_US,
 )
-from pipelines.core.model import StreamAnalyticsOrdering
+from pipelines.core.model import StreamAnalyticsOrdering, Verdict
 
-_LATE = "__late"
-_OUT_OF_ORDER = "__out_of_order"
-_REFUSAL = "__refusal"
+_OUTCOME = "__outcome"
 
 
 def at_arrival(events: DataFrame) -> DataFrame:
@@ -53,25 +53,77 @@ def at_arrival(events: DataFrame) -> DataFrame:
     )
 
 
+class Outcome(NamedTuple):
+    """A verdict and its reasons."""
+
+    verdict: Verdict
+    reasons: tuple[str, ...]
+
+
+def outcomes(policy: StreamAnalyticsOrdering) -> list[Outcome]:
+    """What the policy can decide of an event, by the numbers that :func:`outcome` gives; accepted is 0."""
+    refusals = [Outcome("dropped", (reason,)) for reason in ("invalid_time", "invalid_key", "early")]
+    if policy.action == "drop":
+        moves = [Outcome("dropped", ("late",)), Outcome("dropped", ("out_of_order",))]
+    else:
+        moves = [Outcome("adjusted", why) for why in (("late", "out_of_order"), ("late",), ("out_of_order",))]
+    return [Outcome("accepted", ()), *refusals, *moves]
+
+
+def outcome(policy: StreamAnalyticsOrdering, time: Column, watermark: Column) -> Column:
+    """The number of the first of :func:`outcomes` that applies to an event with this TIME_US and WATERMARK_US."""
+    late = F.coalesce(F.col(EVENT_US) < time, F.lit(False))
+    out_of_order = F.coalesce(time < watermark, F.lit(False))
+    refusals = [F.col(EVENT_US).isNull(), ~F.col(KEY_VALID), _is_early(policy)]
+    moves = [late, out_of_order] if policy.action == "drop" else [late & out_of_order, late, out_of_order]
+    found = F.when(refusals[0], 1)
+    for number, applies in enumerate([*refusals[1:], *moves], 2):
+        found = found.when(applies, number)
+    return found.otherwise(0)
+
+
+def counts_at_us(policy: StreamAnalyticsOrdering, number: Column, time: Column, watermark: Column) -> Column:
+    """SYSTEM_US of an event with that outcome; null if it is dropped."""
+    last_refusal = max(place for place, one in enumerate(outcomes(policy)) if one.verdict == "dropped")
+    return F.when((number == 0) | (number > last_refusal), F.greatest(time, watermark))
+
+
 def with_time(rows: DataFrame, policy: StreamAnalyticsOrdering) -> DataFrame:
     """Normalised rows with TIME_US, which is null for punctuations."""
+    return rows.withColumn(TIME_US, time_us(policy))
+
+
+def time_us(policy: StreamAnalyticsOrdering) -> Column:
+    """The time of a normalised row that feeds the watermark; null where none does."""
     event, floor = F.col(EVENT_US), _floor(policy)
     moved = event if floor is None else F.greatest(event, floor)
-    return rows.withColumn(TIME_US, F.when(_is_valid() & ~_is_early(policy), moved))
+    return F.when(is_valid() & ~_is_early(policy), moved)
 
 
 def with_verdict(scanned: DataFrame, policy: StreamAnalyticsOrdering) -> DataFrame:
     """Events with TIME_US and MAX_BEFORE_US to events with VERDICT .. MISSED_US."""
-    tested = scanned.withColumn(WATERMARK_US, F.when(_is_valid(), _watermark(policy))).withColumns(
+    time, watermark = F.col(TIME_US), F.col(WATERMARK_US)
+    tested = scanned.withColumn(WATERMARK_US, F.when(is_valid(), watermark_us(policy)))
+    numbered = tested.withColumn(_OUTCOME, outcome(policy, time, watermark))
+    # said case by case: a lambda over an array would cut Spark's generated code in two
+    verdict, reasons = F.lit("accepted"), F.array().cast("array<string>")
+    for number, one in enumerate(outcomes(policy)):
+        is_this = F.col(_OUTCOME) == number
+        verdict = F.when(is_this, one.verdict).otherwise(verdict)
+        reasons = F.when(is_this, F.array(*map(F.lit, one.reasons)).cast("array<string>")).otherwise(reasons)
+    return numbered.withColumns(
         {
-            _LATE: F.coalesce(F.col(EVENT_US) < F.col(TIME_US), F.lit(False)),
-            _OUT_OF_ORDER: F.coalesce(F.col(TIME_US) < F.col(WATERMARK_US), F.lit(False)),
+            VERDICT: verdict,
+            REASONS: reasons,
+            SYSTEM_US: counts_at_us(policy, F.col(_OUTCOME), time, watermark),
+            LIFETIME_END_US: F.lit(None).cast("bigint"),
+            MISSED_US: F.array().cast("array<bigint>"),
         }
     )
-    return tested.withColumn(_REFUSAL, _refusal(policy)).withColumns(_judgement())
 
 
-def _is_valid() -> Column:
+def is_valid() -> Column:
+    """Whether an event has a time and a key (G7, S1)."""
     return F.col(EVENT_US).isNotNull() & F.col(KEY_VALID)
 
 
@@ -86,17 +138,17 @@ def _floor(policy: StreamAnalyticsOrdering) -> Column | None:
     return None if policy.late_arrival_us is None else F.col(ARRIVAL_US) - policy.late_arrival_us
 
 
-def _watermark(policy: StreamAnalyticsOrdering) -> Column:
-    """In force when the event arrived, from MAX_BEFORE_US; null where nothing set one yet."""
+def watermark_us(policy: StreamAnalyticsOrdering, max_before: str = MAX_BEFORE_US) -> Column:
+    """In force when the event arrived, from the greatest time before it; null where nothing set one yet."""
     floor = _floor(policy)
     # greatest passes over the null of a timeline that has had no event yet
-    highest = F.col(MAX_BEFORE_US) if floor is None else F.greatest(F.col(MAX_BEFORE_US), floor)
+    highest = F.col(max_before) if floor is None else F.greatest(F.col(max_before), floor)
     return highest - policy.out_of_order_us
 
 
 def is_exception(policy: StreamAnalyticsOrdering) -> Column:
     """Whether an event with MAX_BEFORE_US does not simply count at its own time; never null."""
-    return ~_simply_counts(F.coalesce(F.col(TIME_US) >= _watermark(policy), F.lit(True)))
+    return ~_simply_counts(F.coalesce(F.col(TIME_US) >= watermark_us(policy), F.lit(True)))
 
 
 def is_settled(highest_us: Column, policy: StreamAnalyticsOrdering) -> Column:
@@ -106,35 +158,3 @@ def is_settled(highest_us: Column, policy: StreamAnalyticsOrdering) -> Column:
 
 def _simply_counts(in_order: Column) -> Column:
     return F.coalesce((F.col(EVENT_US) == F.col(TIME_US)) & in_order, F.lit(False))
-
-
-def _refusal(policy: StreamAnalyticsOrdering) -> Column:
-    """The name of the first test that refused the event (G7, S1, S2, ..), or null."""
-    refusal = (
-        F.when(F.col(EVENT_US).isNull(), "invalid_time")
-        .when(~F.col(KEY_VALID), "invalid_key")
-        .when(_is_early(policy), "early")
-    )
-    if policy.action == "drop":
-        refusal = refusal.when(F.col(_LATE), "late").when(F.col(_OUT_OF_ORDER), "out_of_order")
-    return refusal
-
-
-def _judgement() -> dict[str, Column]:
-    refusal = F.col(_REFUSAL)
-    late, out_of_order, none = F.lit("late"), F.lit("out_of_order"), F.array().cast("array<string>")
-    # said case by case: a lambda over an array would cut Spark's generated code in two
-    moved_by = (
-        F.when(F.col(_LATE) & F.col(_OUT_OF_ORDER), F.array(late, out_of_order))
-        .when(F.col(_LATE), F.array(late))
-        .when(F.col(_OUT_OF_ORDER), F.array(out_of_order))
-        .otherwise(none)
-    )
-    moved = F.col(_LATE) | F.col(_OUT_OF_ORDER)
-    return {
-        VERDICT: F.when(refusal.isNotNull(), "dropped").when(moved, "adjusted").otherwise("accepted"),
-        REASONS: F.when(refusal.isNotNull(), F.array(refusal)).otherwise(moved_by),
-        SYSTEM_US: F.when(refusal.isNull(), F.greatest(F.col(TIME_US), F.col(WATERMARK_US))),
-        LIFETIME_END_US: F.lit(None).cast("bigint"),
-        MISSED_US: F.array().cast("array<bigint>"),
-    }

@@ -32,7 +32,7 @@ def with_sessions(frame: DataFrame, window: Session) -> DataFrame:
     """Each row of ``frame`` with WINDOW_START_US and WINDOW_END_US of the session its SYSTEM_US falls in.
 
     Sessions are formed per ``partition_by``, and grouped later (G5). Without it all rows are one chain, which is first
-    reduced to the first and last event of each cell of time no wider than ``timeout`` (which holds no pause), so
+    reduced to the first and last event of each cell of time no wider than ``timeout`` (which contains no pause), so
     that one task has to sort cells, not events; the price is that ``frame`` is computed twice.
     """
     assert window.max_duration_us is not None, "a stream_analytics session has a maximal duration"

@@ -15,7 +15,7 @@ _BUCKET = "__bucket"
 
 
 def with_sliding(frame: DataFrame, window: Sliding, group_by: Sequence[str]) -> DataFrame:
-    """One row per event and window ``(end - size, end]`` of its group that holds the event's system timestamp.
+    """One row per event and window ``(end - size, end]`` of its group that contains the event's system timestamp.
 
     Windows end where an event enters or leaves: at every system timestamp of the group and every system timestamp
     plus size, each once. An event leaves at exactly its time plus size, so a window is never empty by itself, and a

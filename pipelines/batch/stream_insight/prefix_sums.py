@@ -1,4 +1,4 @@
-"""Prefix sums and maxima over one timeline, block by block, so that no task ever holds the whole timeline.
+"""Prefix sums and maxima over one timeline, block by block, so that no task ever needs the whole timeline.
 
 A running sum or maximum is associative: what the earlier blocks add up to is one number a block, found by a hash
 aggregate, scanned over the few blocks and carried into each. Within a block the scan is a window function. A plain

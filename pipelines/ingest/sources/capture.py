@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
@@ -56,16 +56,15 @@ class CaptureReader:
             key = _key(file)
             begun = at.get(str(partition), {})
             taken = begun.get("taken", 0) if begun.get("file") == key else 0
-            for records, is_last in self._records(file, taken):
-                messages = self._messages(file, records)
+            for messages, is_last in self._messages(file, taken):
                 count = count_before(until_us, messages.arrival_us)
                 taken += count
-                cut = count < len(records)
+                cut = count < len(messages.body)
                 end = {"taken": taken} if cut or not is_last else _complete(file)
                 at = {**at, str(partition): {"file": key, **end}}
                 if cut:
                     ended.add(partition)
-                    messages = self._messages(file, records[:count])
+                    messages = messages.part(slice(count))
                 yield Portion(self._decoder.chunks(messages), at, file.size if is_last or cut else 0)
                 if cut:
                     break
@@ -90,8 +89,8 @@ class CaptureReader:
     def _new(self, bookmark: Bookmark) -> list[Found]:
         return [file for file in self._found if _is_new(file, bookmark.get(str(_partition(file))))]
 
-    def _records(self, file: Found, skip: int) -> Iterator[tuple[list[dict[str, Any]], bool]]:
-        """The records behind the first ``skip``, some at a time, and whether they are the file's last."""
+    def _messages(self, file: Found, skip: int) -> Iterator[tuple[Messages, bool]]:
+        """The messages behind the first ``skip``, some at a time, and whether they are the file's last."""
         import fastavro
 
         try:
@@ -100,13 +99,14 @@ class CaptureReader:
                 lacking = [name for name in _FIELDS if name not in _names(reader.writer_schema)]
                 if lacking:
                     raise DataRefused(f"the file lacks the field {lacking[0]}: no file of a capture", file=file.path)
-                records = list(islice(reader, skip, skip + CHUNK))
+                records = islice(reader, skip, None)
+                messages = self._next(file, records)
                 while True:
-                    following = list(islice(reader, CHUNK))
-                    yield records, not following
-                    if not following:
+                    following = self._next(file, records)
+                    yield messages, not following.body
+                    if not following.body:
                         return
-                    records = following
+                    messages = following
         except (ValueError, EOFError, KeyError, IndexError, TypeError, OSError, pa.ArrowException) as error:
             raise DataRefused(
                 f"the file is damaged: {error or type(error).__name__}",
@@ -114,14 +114,17 @@ class CaptureReader:
                 hint="nothing was written; fetch it again, or move it away",
             ) from error
 
-    def _messages(self, file: Found, records: Sequence[dict[str, Any]]) -> Messages:
-        return Messages(
-            source=file.path,
-            input_partition=[_partition(file)] * len(records),
-            sequence=[record["SequenceNumber"] for record in records],
-            arrival_us=[self._arrival_us(record) for record in records],
-            body=[record["Body"] for record in records],
-        )
+    def _next(self, file: Found, records: Iterator[dict[str, Any]]) -> Messages:
+        """The next messages, at most :data:`CHUNK`. No record stays in memory, which the garbage collector would visit
+        again and again."""
+        sequence: list[int] = []
+        arrival_us: list[int | None] = []
+        body: list[bytes | None] = []
+        for record in islice(records, CHUNK):
+            sequence.append(record["SequenceNumber"])
+            arrival_us.append(self._arrival_us(record))
+            body.append(record["Body"])
+        return Messages(file.path, [_partition(file)] * len(body), sequence, arrival_us, body)
 
     def _arrival_us(self, record: dict[str, Any]) -> int | None:
         exact = (record["SystemProperties"] or {}).get(_ENQUEUED)

@@ -57,6 +57,18 @@ class Places:
         return sorted(result, key=lambda one: one.name)
 
 
+_RESULTS = r".*\.(?P<end>parquet|json|jsonl|ndjson)(?:\.gz)?"
+
+
+def result_files(folder: str) -> list[Found]:
+    """The files below ``folder`` that may be results of a live run; none where there is no such folder."""
+    try:
+        found = Places(folder, _RESULTS).found()
+    except UsageError:
+        return []
+    return [file for file in found if not any(part.startswith(("_", ".")) for part in file.name.split("/"))]
+
+
 def glob_regex(text: str) -> str:
     """A regular expression for a path with globs and ``{date}``."""
     parts, begin = [], 0

@@ -23,6 +23,9 @@ SETTINGS = (
 )
 """Settings of a job that can matter, in lower case: templates of different ages write them differently."""
 
+_LOADED = re.compile(r"""\$\{(?:loadTextContent|file)\(['"](?:\$\{path\.module\}/)?([^'"]+)['"].*\)\}""", re.DOTALL)
+"""A script that a Bicep or Terraform file loads from a file next to it."""
+
 
 @dataclass(slots=True)
 class Source:
@@ -65,6 +68,10 @@ def definitions(path: Path) -> list[Definition]:
         found = list(_of_terraform(path))
     else:
         found = [Definition(path.stem, _text(path), path.name)]
+    for one in found:
+        loaded = _LOADED.fullmatch(one.script.strip())
+        if loaded is not None:
+            one.script = _text(path.parent / loaded[1])
     if not found:
         raise UsageError("defines no Stream Analytics job", file=str(path), hint="name the script itself (*.asaql)")
     return found

@@ -1,4 +1,4 @@
-"""The types of the Stream Analytics query language, and the Spark types that hold their values (Q27, Q28)."""
+"""The types of the Stream Analytics query language, and the Spark types that contain their values (Q27, Q28)."""
 
 from __future__ import annotations
 

@@ -149,8 +149,8 @@ def arrivals_of(dataset: ds.Dataset, setting: SummaryKey, day: int, before_us: i
     wanted = pc.field("arrival_date") == pa.scalar(date_of(day), pa.date32())
     if before_us is not None:
         wanted = wanted & (pc.field("arrival_time") < pa.scalar(before_us, TIMESTAMP))
-    held = {name.lower(): name for name in dataset.schema.names}
-    rows = dataset.to_table(columns={name: pc.field(held[name.lower()]) for name in names}, filter=wanted)
+    stored = {name.lower(): name for name in dataset.schema.names}
+    rows = dataset.to_table(columns={name: pc.field(stored[name.lower()]) for name in names}, filter=wanted)
     for index, name in enumerate(names):
         if pa.types.is_timestamp(rows[name].type):
             rows = rows.set_column(index, name, rows[name].cast(pa.timestamp("us", "UTC")).cast(pa.int64()))
@@ -207,8 +207,8 @@ def _sum_up(rows: pa.Table, setting: SummaryKey, before: Clock) -> pa.Table:
     states = {"received": None, "baseline_us": None, "cti_us": None} if clock is None else asdict(clock)
     data = {}
     for name in SUMMARIES.names[3:]:
-        held = columns[name].to_pylist() if name in columns else [None] * len(found)
-        data[name] = pa.array(held + [states.get(name)] * (many - len(found)), SUMMARIES.field(name).type)
+        stored = columns[name].to_pylist() if name in columns else [None] * len(found)
+        data[name] = pa.array(stored + [states.get(name)] * (many - len(found)), SUMMARIES.field(name).type)
     return pa.table(data)
 
 

@@ -93,7 +93,7 @@ def latest(lakehouse: Lakehouse, job: Job) -> Announcement | None:
 
 
 def announce(lakehouse: Lakehouse, job: Job, *, end_of_log: bool, from_start: bool = False) -> Announcement:
-    """Write what the logs hold now. A new generation begins if ``from_start``, if the state has another format, or if
+    """Write what the logs have now. A new generation begins if ``from_start``, if the state has another format, or if
     rows have come from a partition that was not known while earlier rows were decided.
 
     Raises :class:`UsageError` if an input has no log yet, or the stream was begun under another meaning of the job.

@@ -16,7 +16,7 @@ EVERY_PARTITION = -1
 
 
 class LogOutOfOrder(Exception):
-    """The log turned out to hold rows that precede others already decided: the stream must begin again."""
+    """The log turned out to contain rows that precede others already decided: the stream must begin again."""
 
 
 class Event(NamedTuple):

@@ -175,10 +175,10 @@ class _Computed:
 
     def _reference_rows(self, name: str) -> Relation:
         table = self.references[name]
-        held = table["effective_from"].cast(pa.int64()).to_pylist()
+        since = table["effective_from"].cast(pa.int64()).to_pylist()
         columns = {column.name: table[column.name] for column in self.job.reference(name).columns}
         orders = [((), (position,)) for position in range(len(table))]
-        return Relation.sorted([NEVER if one is None else one for one in held], orders, columns, {}, REFERENCE)
+        return Relation.sorted([NEVER if one is None else one for one in since], orders, columns, {}, REFERENCE)
 
     def _reference_name(self, rows: Rows) -> str:
         """The reference data that a relation is made of (Q18)."""

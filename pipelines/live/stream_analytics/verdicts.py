@@ -31,7 +31,7 @@ _ACCEPTED, _ADJUSTED, _DROPPED = range(3)
 LatestTimes = dict[tuple[str, int], dict[Any, int]]
 """M of each timeline in microseconds (S5), by input and partition, then by the values of ``over``."""
 _LONGEST_US = 1 << 61
-"""Longer than all of history; int64 still holds sums with it."""
+"""Longer than all of history; sums with it still fit int64."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ class LifetimeBuffer(RowBuffer):
         return [(start, start + window.size_us, inside) for start, inside in found.items()]
 
     def _end_of_flush(self) -> int:
-        """``flush`` emits windows up to the one that holds the greatest finite end, start or CTI (I17). What was
+        """``flush`` emits windows up to the one that contains the greatest finite end, start or CTI (I17). What was
         removed lies before a CTI."""
         rows = chain.from_iterable(self.groups.values())
         ends = [row.start if row.end is None else row.end for row in rows]

@@ -158,9 +158,9 @@ class _Computed:
         at_us = row.origin["arrival_time"] if self.job.reference(name).time == "arrival" else row.at_us
         assert isinstance(at_us, int)
         snapshots = sorted(self._effective_us(name, values) for values in self.references[name])
-        held = [one for one in snapshots if one <= at_us]
-        if held:
-            return held[-1]
+        earlier = [one for one in snapshots if one <= at_us]
+        if earlier:
+            return earlier[-1]
         if self.job.reference(name).effective is not None and (self.from_us is None or row.at_us >= self.from_us):
             first = f"the first one is of {format_instant(snapshots[0])}" if snapshots else "there is none"
             raise DataRefused(

@@ -27,7 +27,7 @@ _FIELD_NAME = re.compile(r"(?<=[<,])[^<>,:()`]+(?=:)")
 class Row:
     """One row: its system timestamp, its place among the rows of that time (Q6), and its values by column.
 
-    ``origin`` holds what is known of the event or the window that it stems from; ``counted`` is that event as its
+    ``origin`` is what is known of the event or the window that it stems from; ``counted`` is that event as its
     policy let it through, for the windows of profiles that count other things than instants.
     """
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -199,7 +201,7 @@ def test_jobs_of_one_template_have_scripts_of_their_own(tmp_path: Path, capsys: 
     assert [job_in(tmp_path / "out", name).steps.outputs[0].name for name in ("hot", "cold")] == ["hot", "cold"]
 
 
-def test_create_table_says_the_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_create_table_gives_the_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = "CREATE TABLE cars (plate nvarchar(max), toll float, at datetime)\nSELECT plate FROM cars TIMESTAMP BY at"
     (tmp_path / "cars.asaql").write_text(script)
     _, (found,) = imported(capsys, "asa", tmp_path / "cars.asaql", "--out", tmp_path / "out")
@@ -313,6 +315,25 @@ def test_bicep_and_terraform_say_the_same_as_a_template(
     job = job_in(tmp_path / "out", "plant_alerts")
     assert job.ordering("cars") == ordering
     assert set(columns(job, "cars")) == {"plate", "at", "kmh"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "query"),
+    [
+        ("job.bicep", BICEP, "loadTextContent('./query/alerts.asaql', 'utf-8')"),
+        ("job.tf", TERRAFORM, 'file("${path.module}/query/alerts.asaql")'),
+    ],
+)
+def test_a_script_in_a_file_of_its_own_is_loaded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, query: str
+) -> None:
+    (tmp_path / name).write_text(re.sub(r"'''.*?'''|<<QUERY.*?QUERY\n", lambda _: f"{query}\n", text, flags=re.DOTALL))
+    (tmp_path / "query").mkdir()
+    assert run(["import", "asa", str(tmp_path / name), "--out", str(tmp_path / "out")]) == 2
+    assert f"query{os.sep}alerts.asaql: cannot be read: No such file" in capsys.readouterr().err
+    (tmp_path / "query/alerts.asaql").write_text("SELECT plate INTO fined FROM cars TIMESTAMP BY at WHERE kmh > 50")
+    _, (found,) = imported(capsys, "asa", tmp_path / name, "--out", tmp_path / "out")
+    assert (found["job"], found["refusals"]) == ("plant_alerts", [])
 
 
 @pytest.mark.parametrize("name", ["job.bicep", "job.tf", "t.json", "s.asaql", "p.js"])

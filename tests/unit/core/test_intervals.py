@@ -27,10 +27,10 @@ def test_an_instant_is_in_what_is_common_iff_it_is_in_both(one: OutputRange, oth
 @given(st.lists(ranges, max_size=3), ranges)
 def test_inside_and_outside_part_ranges_without_loss(some: list[OutputRange], other: OutputRange) -> None:
     for instant in range(-7, 8):
-        held = sum(instant in one for one in some)
+        number = sum(instant in one for one in some)
         within = sum(instant in one for one in inside(some, other))
         beyond = sum(instant in one for one in outside(some, other))
-        assert (within, beyond) == ((held, 0) if instant in other else (0, held))
+        assert (within, beyond) == ((number, 0) if instant in other else (0, number))
 
 
 def test_everything_holds_all_of_a_range() -> None:

@@ -32,7 +32,7 @@ BUSY = Windowed(Filtered(CARS, "tolls > 1"), Snapshot(), (Computed("plate", "pla
 STEPS = Steps((Step("busy", BUSY),), (Output("output", Projected(StepRows("busy"), (Computed("p", "plate"),))),))
 
 
-def test_each_relation_says_its_columns_in_order() -> None:
+def test_each_relation_gives_its_columns_in_order() -> None:
     assert columns_of(CARS, STEPS, KNOWN) == ("plate", "tolls", "arrival_time", "input_partition", "sequence")
     assert columns_of(StepRows("busy"), STEPS, KNOWN) == ("plate", "n")
     assert columns_of(STEPS.output("OUTPUT").rows, STEPS, KNOWN) == ("p",)

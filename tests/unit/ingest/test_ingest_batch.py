@@ -24,11 +24,11 @@ JOB = job()
 
 
 def _ingest(tmp_path: Path, *records: dict[str, Any] | str, **more: Any) -> IngestSummary:
-    return ingest(JOB, "cars", [lines(tmp_path / "cars.jsonl", *records)], tmp_path / "house", **more)
+    return ingest(JOB, "cars", [lines(tmp_path / "cars.jsonl", *records)], tmp_path / "lakehouse", **more)
 
 
 def _rows(tmp_path: Path, table: str = "arrivals") -> list[dict[str, Any]]:
-    rows = rows_of(JOB, table, tmp_path / "house")
+    rows = rows_of(JOB, table, tmp_path / "lakehouse")
     return [] if rows is None else plain_rows(rows)
 
 
@@ -103,13 +103,13 @@ def test_a_bad_record_is_quarantined_with_its_line_and_its_neighbours_are_not(
 def test_a_line_that_is_not_utf_8_is_quarantined(tmp_path: Path) -> None:
     file = lines(tmp_path / "cars.jsonl", record(1))
     file.write_bytes(b'{"booth": "\xff"}\n' + file.read_bytes())
-    summary = ingest(JOB, "cars", [file], tmp_path / "house")
+    summary = ingest(JOB, "cars", [file], tmp_path / "lakehouse")
     assert [(one.position, one.reason) for one in summary.refused] == [(1, "not UTF-8 text")]
 
 
 def test_a_partition_beyond_the_input_s_last_is_quarantined(tmp_path: Path) -> None:
     file = lines(tmp_path / "cars.jsonl", record(1, input_partition=1), record(2, input_partition=2))
-    summary = ingest(job(partitions="2"), "cars", [file], tmp_path / "house")
+    summary = ingest(job(partitions="2"), "cars", [file], tmp_path / "lakehouse")
     assert [one.reason for one in summary.refused] == ["input_partition is beyond 1, the input's last"]
 
 
@@ -123,7 +123,7 @@ def test_a_column_may_be_written_in_another_case(tmp_path: Path, end: str) -> No
     }
     path = tmp_path / f"cars.{end}"
     path.write_text(text[end])
-    ingest(JOB, "cars", [path], tmp_path / "house")
+    ingest(JOB, "cars", [path], tmp_path / "lakehouse")
     (row,) = _rows(tmp_path)
     assert (row["at"], row["booth"], row["n"]) == ("2026-01-01T12:05:00Z", "a", 3)
 
@@ -141,7 +141,7 @@ def test_a_record_without_a_column_of_create_table_is_no_event(tmp_path: Path) -
         {**order, "sequence": 2, "punctuation_time": "2026-01-01T12:06:00Z"},
     ]
     (tmp_path / "cars.jsonl").write_text("\n".join(map(json.dumps, records)))
-    found = ingest(load_job(tmp_path / "q.yaml"), "cars", [tmp_path / "cars.jsonl"], tmp_path / "house")
+    found = ingest(load_job(tmp_path / "q.yaml"), "cars", [tmp_path / "cars.jsonl"], tmp_path / "lakehouse")
     assert (found.events, found.punctuations, found.quarantined) == (1, 1, 1)
     assert [one.reason for one in found.refused] == ["booth: is missing, which CREATE TABLE demands (Q29)"]
 
@@ -162,7 +162,7 @@ def test_the_order_goes_on_across_batches_and_files(tmp_path: Path) -> None:
     _ingest(tmp_path, record(1), record(2))
     first = lines(tmp_path / "one.jsonl", record(2), record(3))
     second = lines(tmp_path / "two.jsonl", record(3), record(4), record(9, input_partition=1, minute=0))
-    summary = ingest(JOB, "cars", [first, second], tmp_path / "house")
+    summary = ingest(JOB, "cars", [first, second], tmp_path / "lakehouse")
     assert [(Path(one.source).name, one.position) for one in summary.refused] == [("one.jsonl", 1), ("two.jsonl", 1)]
     assert [row["sequence"] for row in _rows(tmp_path)] == [9, 1, 2, 3, 4]
 
@@ -196,7 +196,7 @@ def test_a_batch_in_disorder_names_each_refused_record_by_its_own_line(
         lines(tmp_path / "a.jsonl", record(1), record(2, sequence=90), record(2)),
         lines(tmp_path / "b.jsonl", record(1, minute=2), record(3), record(2, minute=59, sequence=4), record(5)),
     ]
-    summary = ingest(JOB, "cars", files, tmp_path / "house")
+    summary = ingest(JOB, "cars", files, tmp_path / "lakehouse")
     assert [(Path(one.source).name, one.position, one.reason) for one in summary.refused] == [
         (
             "a.jsonl",
@@ -216,13 +216,13 @@ def test_a_batch_in_disorder_names_each_refused_record_by_its_own_line(
 def test_text_used_as_the_timestamp_keeps_to_six_digits_but_need_not_be_a_time(tmp_path: Path) -> None:
     textual = job("at STRING, booth STRING")
     file = lines(tmp_path / "cars.jsonl", record(1, at="2026-01-01T12:00:00.1234567Z"), record(2, at="garbage"))
-    summary = ingest(textual, "cars", [file], tmp_path / "house")
+    summary = ingest(textual, "cars", [file], tmp_path / "lakehouse")
     assert [(one.position, one.reason) for one in summary.refused] == [(1, "at: has more than six fractional digits")]
 
 
 def test_an_input_that_truncates_cuts_all_its_instants(tmp_path: Path) -> None:
     file = lines(tmp_path / "cars.jsonl", record(1, at="2026-01-01T12:00:00.1234569Z"))
-    assert ingest(job(sub_microsecond="truncate"), "cars", [file], tmp_path / "house").quarantined == 0
+    assert ingest(job(sub_microsecond="truncate"), "cars", [file], tmp_path / "lakehouse").quarantined == 0
     assert _rows(tmp_path)[0]["at"] == "2026-01-01T12:00:00.123456Z"
 
 
@@ -231,7 +231,7 @@ def test_an_input_that_truncates_cuts_all_its_instants(tmp_path: Path) -> None:
 
 def test_the_same_content_twice_is_a_no_op_whatever_the_file_is_called(tmp_path: Path) -> None:
     first = _ingest(tmp_path, record(1), "bad")
-    again = ingest(JOB, "cars", [lines(tmp_path / "other.jsonl", record(1), "bad")], tmp_path / "house")
+    again = ingest(JOB, "cars", [lines(tmp_path / "other.jsonl", record(1), "bad")], tmp_path / "lakehouse")
     assert not first.already_ingested
     assert again.already_ingested
     assert len(_rows(tmp_path)) == 1
@@ -250,7 +250,7 @@ def test_an_empty_batch_makes_an_empty_log_and_is_remembered(tmp_path: Path) -> 
     assert _rows(tmp_path) == []
 
 
-def test_another_batch_committed_meanwhile_makes_the_records_be_judged_anew(
+def test_another_batch_committed_meanwhile_makes_the_records_be_judged_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pipelines.ingest import batch as module
@@ -264,23 +264,25 @@ def test_another_batch_committed_meanwhile_makes_the_records_be_judged_anew(
         plain_read(self, *arguments)
         if not disturbed:
             disturbed.append(True)
-            ingest(JOB, "cars", [other], tmp_path / "house")
+            ingest(JOB, "cars", [other], tmp_path / "lakehouse")
 
     monkeypatch.setattr(module.Batch, "read", read)
-    summary = ingest(JOB, "cars", [lines(tmp_path / "mine.jsonl", record(3), record(4))], tmp_path / "house")
+    summary = ingest(JOB, "cars", [lines(tmp_path / "mine.jsonl", record(3), record(4))], tmp_path / "lakehouse")
     assert [one.position for one in summary.refused] == [1]
     assert [row["sequence"] for row in _rows(tmp_path)] == [1, 2, 3, 4]
 
 
 def test_rows_are_laid_out_by_arrival_so_that_statistics_prune(tmp_path: Path) -> None:
     early = lines(tmp_path / "b.jsonl", record(5, input_partition=1, minute=1))
-    ingest(JOB, "cars", [lines(tmp_path / "a.jsonl", record(1, minute=50)), early], tmp_path / "house")
-    ingest(JOB, "cars", [lines(tmp_path / "c.jsonl", record(2, minute=59))], tmp_path / "house")
-    table = DeltaTable(tmp_path / "house" / "arrivals" / "cars")
+    ingest(JOB, "cars", [lines(tmp_path / "a.jsonl", record(1, minute=50)), early], tmp_path / "lakehouse")
+    ingest(JOB, "cars", [lines(tmp_path / "c.jsonl", record(2, minute=59))], tmp_path / "lakehouse")
+    table = DeltaTable(tmp_path / "lakehouse" / "arrivals" / "cars")
     first = next(file for file in table.file_uris() if pq.read_metadata(file).num_rows == 2)
     assert pq.ParquetFile(first).read(["sequence"])["sequence"].to_pylist() == [5, 1]
     minute_59_us = 1_767_272_340_000_000
-    assert [file.may_hold(minute_59_us, None) for file in sorted(log_files(table), key=lambda f: f.last_us or 0)] == [
+    assert [
+        file.may_contain(minute_59_us, None) for file in sorted(log_files(table), key=lambda f: f.last_us or 0)
+    ] == [
         False,
         True,
     ]
@@ -332,13 +334,13 @@ def test_each_partition_lies_in_order_in_its_files_however_many_runs_a_batch_has
     }
     pq.write_table(pa.table(rows), tmp_path / "big.parquet")
     monkeypatch.setattr(sorted_runs, "RUN_ROWS", 60_000)
-    assert ingest(JOB, "cars", [tmp_path / "big.parquet"], tmp_path / "house").appended == many
-    log = DeltaTable(str(tmp_path / "house" / "arrivals" / "cars"))
+    assert ingest(JOB, "cars", [tmp_path / "big.parquet"], tmp_path / "lakehouse").appended == many
+    log = DeltaTable(str(tmp_path / "lakehouse" / "arrivals" / "cars"))
     files = sorted_files(log, [file.path for file in log_files(log)])
     midnight_us = noon_us + 12 * 3_600_000_000
     assert [one[1:] for one in files] == [(noon_us, midnight_us - 250_000), (midnight_us, times_us[-1])]
     for file in files:
-        held = pq.read_table(tmp_path / "house" / "arrivals" / "cars" / file.path, columns=["sequence"])
+        held = pq.read_table(tmp_path / "lakehouse" / "arrivals" / "cars" / file.path, columns=["sequence"])
         found = held["sequence"].to_pylist()
         assert found == sorted(found)
 
@@ -373,7 +375,7 @@ HEADER = "arrival_time,input_partition,sequence,at,booth,n,x\n"
 def _csv(tmp_path: Path, body: str, header: str = HEADER) -> IngestSummary:
     file = tmp_path / "cars.csv"
     file.write_text(header + body)
-    return ingest(JOB, "cars", [file], tmp_path / "house")
+    return ingest(JOB, "cars", [file], tmp_path / "lakehouse")
 
 
 def test_csv_knows_quoted_line_breaks_and_empty_fields_are_null(tmp_path: Path) -> None:
@@ -404,7 +406,7 @@ def test_a_broken_csv_record_costs_its_own_line_only(tmp_path: Path) -> None:
 def test_a_csv_file_that_lacks_a_column_is_refused_as_a_whole(tmp_path: Path) -> None:
     with pytest.raises(DataRefused, match=r"cars\.csv: the file lacks the column 'booth'; did you mean 'boot'"):
         _csv(tmp_path, "", HEADER.replace("booth", "boot"))
-    assert not (tmp_path / "house" / "arrivals").exists()
+    assert not (tmp_path / "lakehouse" / "arrivals").exists()
 
 
 def test_an_empty_csv_file_has_no_header(tmp_path: Path) -> None:
@@ -427,7 +429,7 @@ def _parquet(tmp_path: Path, **changed: pa.Array) -> IngestSummary:
     pq.write_table(
         pa.table({name: column for name, column in columns.items() if column is not None}), tmp_path / "c.parquet"
     )
-    return ingest(JOB, "cars", [tmp_path / "c.parquet"], tmp_path / "house")
+    return ingest(JOB, "cars", [tmp_path / "c.parquet"], tmp_path / "lakehouse")
 
 
 def test_parquet_values_are_taken_where_they_fit_and_rows_are_counted_from_1(tmp_path: Path) -> None:
@@ -450,9 +452,9 @@ def test_gzipped_files_are_read_and_damaged_ones_write_nothing(tmp_path: Path) -
     whole.write_bytes(gzip.compress(text))
     cut.write_bytes(gzip.compress(text)[:-20])
     with pytest.raises(DataRefused, match="damaged"):
-        ingest(JOB, "cars", [cut], tmp_path / "house")
-    assert not (tmp_path / "house" / "arrivals").exists()
-    assert ingest(JOB, "cars", [whole], tmp_path / "house").events == 50
+        ingest(JOB, "cars", [cut], tmp_path / "lakehouse")
+    assert not (tmp_path / "lakehouse" / "arrivals").exists()
+    assert ingest(JOB, "cars", [whole], tmp_path / "lakehouse").events == 50
 
 
 # -- errors of use ------------------------------------------------------------------------------------------------
@@ -461,13 +463,13 @@ def test_gzipped_files_are_read_and_damaged_ones_write_nothing(tmp_path: Path) -
 def test_errors_of_use_say_what_to_do(tmp_path: Path) -> None:
     file = lines(tmp_path / "cars.jsonl", record(1))
     with pytest.raises(UsageError, match="no input 'car'; did you mean 'cars'"):
-        ingest(JOB, "car", [file], tmp_path / "house")
+        ingest(JOB, "car", [file], tmp_path / "lakehouse")
     with pytest.raises(UsageError, match="cannot be read"):
-        ingest(JOB, "cars", [tmp_path / "absent.jsonl"], tmp_path / "house")
+        ingest(JOB, "cars", [tmp_path / "absent.jsonl"], tmp_path / "lakehouse")
     with pytest.raises(UsageError, match="format is not known"):
-        ingest(JOB, "cars", [lines(tmp_path / "cars.txt")], tmp_path / "house")
+        ingest(JOB, "cars", [lines(tmp_path / "cars.txt")], tmp_path / "lakehouse")
     with pytest.raises(UsageError, match="not a batch id"):
-        ingest(JOB, "cars", [file], tmp_path / "house", batch="a'b")
+        ingest(JOB, "cars", [file], tmp_path / "lakehouse", batch="a'b")
 
 
 def test_a_lakehouse_that_cannot_be_written_is_the_environment_s_fault(tmp_path: Path) -> None:
@@ -480,10 +482,10 @@ def test_a_log_of_other_columns_is_not_mixed_up(tmp_path: Path) -> None:
     _ingest(tmp_path, record(1))
     file = lines(tmp_path / "more.jsonl", record(2))
     with pytest.raises(UsageError, match="column 'n' is int32"):
-        ingest(job("at TIMESTAMP, booth STRING, n STRING, x DOUBLE"), "cars", [file], tmp_path / "house")
+        ingest(job("at TIMESTAMP, booth STRING, n STRING, x DOUBLE"), "cars", [file], tmp_path / "lakehouse")
     with pytest.raises(UsageError, match="has a column 'x' that the input does not name"):
-        ingest(job("at TIMESTAMP, booth STRING, n INT"), "cars", [file], tmp_path / "house")
-    assert ingest(job(f"{_COLUMNS}, lane INT"), "cars", [file], tmp_path / "house").events == 1
+        ingest(job("at TIMESTAMP, booth STRING, n INT"), "cars", [file], tmp_path / "lakehouse")
+    assert ingest(job(f"{_COLUMNS}, lane INT"), "cars", [file], tmp_path / "lakehouse").events == 1
     assert [row["lane"] for row in _rows(tmp_path)] == [None, None]
 
 

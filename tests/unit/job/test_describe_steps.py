@@ -78,8 +78,8 @@ def test_every_step_and_output_has_a_sentence() -> None:
         Output("pairs", Joined(Side("a", InputRows("cars")), Side("b", StepRows("hourly")), MINUTE, 0, 5)),
         references=(Reference("machines", (Column("plate", "string"), Column("since", "timestamp")), "since"),),
     )
-    told = [sentence for sentence in describe_policy(job) if sentence.startswith(("Step", "Output", "Reference"))]
-    assert told == [
+    reported = [sentence for sentence in describe_policy(job) if sentence.startswith(("Step", "Output", "Reference"))]
+    assert reported == [
         "Step hourly: takes each event of cars that counts, then counts in windows by plate: n = count(*)"
         " (tumbling, 1h, (start, end], with ends at 0001-01-01T00:00:00Z and every 1h from there).",
         "Output changes: takes each row of hourly, then adds before = lag of n by plate among rows with n > 1 within"

@@ -35,11 +35,11 @@ def test_each_kind_of_source_is_read() -> None:
     delta = "{kind: delta, path: 's3://b/t', fields: {arrival_time: EnqueuedTime, body: Body}, body: json}"
     fields = (("arrival_time", "EnqueuedTime"), ("body", "Body"))
     assert source(delta).source == DeltaTable("s3://b/t", fields, "json")
-    held, files = (
+    stored, files = (
         "\n    arrival_regression: hold_at_last",
         "{kind: files, path: /dump, format: csv, fields: {booth: Booth}}",
     )
-    assert source(files, held).source == Files("/dump", "csv", (("booth", "Booth"),))
+    assert source(files, stored).source == Files("/dump", "csv", (("booth", "Booth"),))
 
 
 def test_a_relative_path_is_relative_to_the_job_file(tmp_path: Path) -> None:
@@ -75,6 +75,6 @@ def test_what_is_wrong_is_named_with_its_place(written: str, error: str) -> None
 
 
 def test_source_time_is_the_log_s_own_column_with_hold_at_last() -> None:
-    held = text("{kind: eventhubs_capture, path: /h}", "\n    arrival_regression: hold_at_last")
+    stored = text("{kind: eventhubs_capture, path: /h}", "\n    arrival_regression: hold_at_last")
     with pytest.raises(JobFileError, match="'source_time' is the log's own column"):
-        parse_job(held.replace("booth STRING", "booth STRING, Source_Time TIMESTAMP"))
+        parse_job(stored.replace("booth STRING", "booth STRING, Source_Time TIMESTAMP"))

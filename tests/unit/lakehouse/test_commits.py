@@ -1,4 +1,4 @@
-"""Commits beside others: each is named by what it says of itself, and a conflict is one sentence."""
+"""Commits while others write: each is named by its own metadata, and a conflict is one sentence."""
 
 from __future__ import annotations
 

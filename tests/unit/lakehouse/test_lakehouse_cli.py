@@ -44,9 +44,9 @@ def test_a_clean_batch_exits_0_and_says_how_many(job: str, capsys: pytest.Captur
 
 def test_refused_records_exit_3_and_are_named(job: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert _ingest(job, record(1), "oops") == 3
-    told = capsys.readouterr().err
-    assert "error: 1 record(s) were refused and are in quarantine/cars; the other 1 were appended" in told
-    assert "cars.jsonl:2: malformed JSON" in told
+    reported = capsys.readouterr().err
+    assert "error: 1 record(s) were refused and are in quarantine/cars; the other 1 were appended" in reported
+    assert "cars.jsonl:2: malformed JSON" in reported
 
 
 def test_refused_records_under_json_are_one_document_and_exit_3(job: str, capsys: pytest.CaptureFixture[str]) -> None:

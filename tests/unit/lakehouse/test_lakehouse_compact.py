@@ -120,9 +120,9 @@ def test_a_big_batch_lies_in_row_groups_of_narrow_arrival_ranges(tmp_path: Path)
     pq.write_table(pa.table(rows), tmp_path / "big.parquet")
     assert ingest(JOB, "cars", [tmp_path / "big.parquet"], tmp_path / "lakehouse").appended == many
     (file,) = log_files(_log(tmp_path))
-    told = pq.ParquetFile(tmp_path / "lakehouse" / "arrivals" / "cars" / file.path).metadata
-    place = told.schema.names.index("arrival_time")
-    groups = [told.row_group(index) for index in range(told.num_row_groups)]
+    reported = pq.ParquetFile(tmp_path / "lakehouse" / "arrivals" / "cars" / file.path).metadata
+    place = reported.schema.names.index("arrival_time")
+    groups = [reported.row_group(index) for index in range(reported.num_row_groups)]
     assert max(group.num_rows for group in groups) == 131_072
     ends = [(group.column(place).statistics.min, group.column(place).statistics.max) for group in groups]
     assert all(before[1] <= after[0] for before, after in pairwise(ends))

@@ -38,12 +38,12 @@ def test_a_run_that_ends_replaces_its_own_row_and_no_other(tmp_path: Path) -> No
     lakehouse = Lakehouse.at(tmp_path)
     for row in (_row("1"), _row("2"), _row("3", job="trucks"), _row("2", runs.SUCCEEDED, rows_written={"w": 5})):
         runs.record(lakehouse, row)
-    told = runs.runs_of(lakehouse, "cars")
-    assert [(run["run_id"], run["status"], run["rows_written"]) for run in told] == [
+    reported = runs.runs_of(lakehouse, "cars")
+    assert [(run["run_id"], run["status"], run["rows_written"]) for run in reported] == [
         ("1", "running", None),
         ("2", "succeeded", {"w": 5}),
     ]
-    assert told[0]["versions_read"] == {"arrivals/cars": 3}
+    assert reported[0]["versions_read"] == {"arrivals/cars": 3}
     assert DeltaTable(tmp_path / "runs").metadata().partition_columns == ["job"]
 
 

@@ -161,7 +161,7 @@ def listed(of: Job, rows: Sequence[Arrival]) -> object:
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_a_summary_says_what_the_arrivals_say_one_by_one(name: str, tmp_path: Path) -> None:
+def test_a_summary_gives_what_the_arrivals_give_one_by_one(name: str, tmp_path: Path) -> None:
     for seed in range(6):
         rows = arrivals(Random(seed), 40)
         log = append(tmp_path, JOBS[name].inputs[0], rows, "overwrite")
@@ -299,9 +299,9 @@ def test_a_plan_names_the_cost_of_the_initial_state_and_reads_a_day_and_the_wind
     )
     assert (plan.settled, plan.unsettled) == (True, None)
     assert [(read.files, read.files_total) for read in plan.reads] == [(1, 10)]
-    told = plan.as_dict()["carry"]
-    assert isinstance(told, list)
-    assert [(one["table"], one["days"], one["days_made"], one["rows"]) for one in told] == [
+    reported = plan.as_dict()["carry"]
+    assert isinstance(reported, list)
+    assert [(one["table"], one["days"], one["days_made"], one["rows"]) for one in reported] == [
         ("_cache/summaries/cars", 10, 10, 11)
     ]
     assert not (tmp_path / "_cache" / "summaries").exists()

@@ -79,8 +79,8 @@ def last_read(of: Job, arrivals: Sequence[Arrival]) -> int:
     return found - END
 
 
-def carried(of: Job, arrivals: Sequence[Arrival], from_us: int, to_us: int) -> Outcome:
-    """The range from the arrivals of ``[from, to]``, counted from noon, and the carry into them."""
+def from_initial_state(of: Job, arrivals: Sequence[Arrival], from_us: int, to_us: int) -> Outcome:
+    """The range from the arrivals of ``[from, to]``, counted from noon, and the initial state before them."""
     summary = ListedHistory(of, arrivals, 1).summary("cars")
     assert summary is not None
     read = [one for one in arrivals if NOON + from_us <= one.arrival_time_us <= NOON + to_us]
@@ -102,7 +102,7 @@ def test_an_atlas_range_reads_from_the_first_event_that_a_window_of_it_can_hold(
     assert first_read(ATLAS, arrivals) == -9 * HOUR
     whole = run(ATLAS, arrivals, RANGE)
     assert as_planned(ATLAS, arrivals) == whole
-    assert carried(ATLAS, arrivals, -9 * HOUR + 1, 2 * HOUR).windows != whole.windows
+    assert from_initial_state(ATLAS, arrivals, -9 * HOUR + 1, 2 * HOUR).windows != whole.windows
 
 
 def test_an_atlas_event_one_microsecond_before_every_window_is_carried_not_read() -> None:
@@ -122,7 +122,7 @@ def test_a_stamp_from_the_far_future_is_carried_for_ever_and_never_read() -> Non
 def test_the_carried_time_decides_to_the_microsecond() -> None:
     arrivals = log((-2 * HOUR, 15 * MINUTE), (MINUTE, 5 * MINUTE))
     # the far stamp minus the lateness of five minutes closes [12:00, 12:10)
-    assert [decision.verdict for decision in carried(ATLAS, arrivals, 0, 2 * HOUR).decisions] == ["dropped"]
+    assert [decision.verdict for decision in from_initial_state(ATLAS, arrivals, 0, 2 * HOUR).decisions] == ["dropped"]
     summary = ListedHistory(ATLAS, arrivals, 1).summary("cars")
     assert summary is not None
     initial_state = initial_state_of(summary, NOON)
@@ -147,8 +147,8 @@ def test_the_last_instant_of_the_last_window_counts_in_the_range() -> None:
     whole = run(ODD, arrivals, RANGE)
     assert [row.window_end_us - END for row in whole.windows] == [-50 * MINUTE - 1, -1]
     assert as_planned(ODD, arrivals) == whole
-    assert carried(ODD, arrivals, 0, 5 * HOUR - 1) == whole
-    assert carried(ODD, arrivals, 0, 4 * HOUR - 1).windows == whole.windows[:1]
+    assert from_initial_state(ODD, arrivals, 0, 5 * HOUR - 1) == whole
+    assert from_initial_state(ODD, arrivals, 0, 4 * HOUR - 1).windows == whole.windows[:1]
 
 
 def test_once_every_window_of_the_range_has_closed_nothing_more_is_read() -> None:
@@ -159,7 +159,7 @@ def test_once_every_window_of_the_range_has_closed_nothing_more_is_read() -> Non
     assert last_read(ODD, closed) == -1
     for arrivals in (almost, closed):
         assert as_planned(ODD, arrivals) == run(ODD, arrivals, RANGE)
-    assert carried(ODD, almost, 0, HOUR - 1) != run(ODD, almost, RANGE)
+    assert from_initial_state(ODD, almost, 0, HOUR - 1) != run(ODD, almost, RANGE)
 
 
 def test_a_partition_first_heard_after_the_range_holds_its_watermark_back() -> None:
@@ -209,7 +209,7 @@ def test_an_atlas_session_that_can_end_in_the_range_is_read_whole() -> None:
         assert len(whole.windows) == 1 + end
         assert as_planned(SESSIONS, ended) == whole
     ended = log((-9 * HOUR, -8 * MINUTE), (-8 * HOUR, -5 * MINUTE))
-    assert carried(SESSIONS, ended, -9 * HOUR + 1, HOUR) != run(SESSIONS, ended, RANGE)
+    assert from_initial_state(SESSIONS, ended, -9 * HOUR + 1, HOUR) != run(SESSIONS, ended, RANGE)
 
 
 def test_an_atlas_document_is_late_or_not_by_the_session_it_fits_which_is_read() -> None:
@@ -219,7 +219,7 @@ def test_an_atlas_document_is_late_or_not_by_the_session_it_fits_which_is_read()
         assert first_read(SESSIONS, rows) == -9 * HOUR
         assert [decision.verdict for decision in as_planned(SESSIONS, rows).decisions] == [verdict]
         assert as_planned(SESSIONS, rows) == run(SESSIONS, rows, RANGE)
-    assert [decision.verdict for decision in carried(SESSIONS, open_still, 0, HOUR).decisions] == ["dropped"]
+    assert [decision.verdict for decision in from_initial_state(SESSIONS, open_still, 0, HOUR).decisions] == ["dropped"]
 
 
 # -- stream_analytics -------------------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ def test_a_session_range_reads_what_can_decide_about_its_first_session_however_e
     whole = run(TIMEOUTS, arrivals, RANGE)
     assert [(row.window_end_us - NOON, row.values) for row in whole.windows] == [(0, {"n": 2 if time == 1 else 5})]
     assert as_planned(TIMEOUTS, arrivals) == whole
-    assert (carried(TIMEOUTS, arrivals, 0, HOUR) == whole) == (time != 1)
+    assert (from_initial_state(TIMEOUTS, arrivals, 0, HOUR) == whole) == (time != 1)
 
 
 def test_a_session_range_reads_to_the_last_event_that_counts_before_its_end() -> None:
@@ -308,7 +308,7 @@ def test_a_point_is_read_from_the_first_instant_of_the_first_window_on() -> None
         assert first_read(POINTS, arrivals) == expected
         assert as_planned(POINTS, arrivals) == run(POINTS, arrivals, RANGE)
     arrivals = log((-9 * HOUR, -10 * MINUTE), (MINUTE, MINUTE))
-    assert carried(POINTS, arrivals, -9 * HOUR + 1, HOUR) != run(POINTS, arrivals, RANGE)
+    assert from_initial_state(POINTS, arrivals, -9 * HOUR + 1, HOUR) != run(POINTS, arrivals, RANGE)
 
 
 def test_once_the_current_time_has_passed_the_range_nothing_more_is_read() -> None:
@@ -319,7 +319,7 @@ def test_once_the_current_time_has_passed_the_range_nothing_more_is_read() -> No
     assert (last_read(odd, still), last_read(odd, passed)) == (3 * HOUR, -1)
     for arrivals in (still, passed):
         assert as_planned(odd, arrivals) == run(odd, arrivals, RANGE)
-    assert carried(odd, still, 0, 4 * HOUR - 1) != run(odd, still, RANGE)
+    assert from_initial_state(odd, still, 0, 4 * HOUR - 1) != run(odd, still, RANGE)
 
 
 def test_a_snapshot_reads_every_endpoint_since_the_start_of_what_is_still_alive_in_the_range() -> None:
@@ -335,7 +335,7 @@ def test_a_snapshot_reads_every_endpoint_since_the_start_of_what_is_still_alive_
         (-5 * HOUR, 30 * MINUTE)
     ]
     assert as_planned(SNAPSHOTS, arrivals) == whole
-    assert carried(SNAPSHOTS, arrivals, -7 * HOUR + 1, HOUR) != whole
+    assert from_initial_state(SNAPSHOTS, arrivals, -7 * HOUR + 1, HOUR) != whole
 
 
 @pytest.mark.parametrize(

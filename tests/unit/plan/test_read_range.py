@@ -31,7 +31,7 @@ query: {{from: cars, window: {window}, aggregates: {{n: "count(*)"}}}}
     )
 
 
-def told(of: Job) -> tuple[str | None, str | None]:
+def bounds_of(of: Job) -> tuple[str | None, str | None]:
     found = read_range(of, OutputRange(NOON, ONE))
     return (
         None if found.from_us is None else format_instant(found.from_us),
@@ -40,11 +40,11 @@ def told(of: Job) -> tuple[str | None, str | None]:
 
 
 def test_the_window_reaches_further_back_than_the_tolerance() -> None:
-    assert told(job()) == ("2026-01-01T11:45:00Z", "2026-01-01T13:05:00Z")
+    assert bounds_of(job()) == ("2026-01-01T11:45:00Z", "2026-01-01T13:05:00Z")
 
 
 def test_the_tolerance_reaches_further_back_than_the_window() -> None:
-    assert told(job(ordering="{late_arrival: 20m, early_arrival: 1m}")) == (
+    assert bounds_of(job(ordering="{late_arrival: 20m, early_arrival: 1m}")) == (
         "2026-01-01T11:39:00Z",
         "2026-01-01T13:20:00Z",
     )
@@ -52,7 +52,7 @@ def test_the_tolerance_reaches_further_back_than_the_window() -> None:
 
 def test_the_longest_of_several_windows_counts() -> None:
     window = "{any_of: {short: {tumbling: {size: 1m}}, long: {hopping: {size: 2h, hop: 1h}}}}"
-    assert told(job(window)) == ("2026-01-01T09:55:00Z", "2026-01-01T13:05:00Z")
+    assert bounds_of(job(window)) == ("2026-01-01T09:55:00Z", "2026-01-01T13:05:00Z")
 
 
 @pytest.mark.parametrize(
@@ -64,14 +64,14 @@ def test_the_longest_of_several_windows_counts() -> None:
     ],
 )
 def test_where_a_premise_falls_the_bound_falls_and_a_reason_is_given(of: Job, expected: tuple[str, str]) -> None:
-    assert told(of) == expected
+    assert bounds_of(of) == expected
     assert read_range(of, OutputRange(NOON, ONE)).reasons
 
 
 def test_without_timestamp_by_nothing_is_early_or_late() -> None:
     of = job()
     plain = dataclasses.replace(of, inputs=(dataclasses.replace(of.inputs[0], timestamp_by=None),))
-    assert told(plain) == ("2026-01-01T11:50:00Z", "2026-01-01T13:00:00Z")
+    assert bounds_of(plain) == ("2026-01-01T11:50:00Z", "2026-01-01T13:00:00Z")
 
 
 def test_an_open_side_stays_open() -> None:
@@ -99,7 +99,7 @@ def test_several_inputs_read_what_the_widest_policy_needs() -> None:
         orderings=(*of.orderings, ("trucks", StreamAnalyticsOrdering(60_000_000, 1_800_000_000))),
         query=dataclasses.replace(of.query, sources=("cars", "trucks")),
     )
-    assert told(union) == ("2026-01-01T11:25:00Z", "2026-01-01T13:30:00Z")
+    assert bounds_of(union) == ("2026-01-01T11:25:00Z", "2026-01-01T13:30:00Z")
 
 
 SESSIONS = job(

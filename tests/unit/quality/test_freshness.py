@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
@@ -13,9 +13,11 @@ from pipelines.core.model import Job, OutputRange
 from pipelines.core.time import DAY, parse_instant
 from pipelines.ingest.batch import ingest
 from pipelines.ingest.from_source import ingest_source
+from pipelines.ingest.references import ingest_reference
 from pipelines.job.load import parse_job
+from pipelines.lakehouse import runs
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.quality.freshness import Settled, newest_settled_day
+from pipelines.quality.freshness import Settled, newest_settled_day, stale_days
 from pipelines.replay.builder import make_plan
 
 
@@ -183,3 +185,34 @@ def test_empty_files_of_a_capture_settle_a_day_in_which_nothing_more_came(tmp_pa
         assert ingest_source(of, "bikes", lakehouse(tmp_path)).appended == 0
         found = newest_settled_day(lakehouse(tmp_path), of).day
         assert (None if found is None else found.isoformat()) == day
+
+
+def test_static_reference_data_that_is_as_before_again_makes_no_day_stale(tmp_path: Path) -> None:
+    of = parse_job(
+        """
+tailrace: 1
+job: docks
+profile: stream_analytics
+inputs: {bikes: {columns: "at TIMESTAMP, until TIMESTAMP, edge STRING", timestamp_by: at}}
+references: {ports: {columns: "edge STRING, port STRING"}}
+query: {sql: "SELECT bikes.at, ports.port INTO o FROM bikes JOIN ports ON bikes.edge = ports.edge"}
+"""
+    )
+    settled(tmp_path, of, *FIRST[:1])
+
+    def reasons_with(*rows: dict[str, str]) -> set[str]:
+        file = tmp_path / "ports.jsonl"
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        ingest_reference(of, "ports", [file], tmp_path / "lakehouse")
+        return {why for day in stale_days(lakehouse(tmp_path), of) for why in day.why}
+
+    north, south = {"edge": "a", "port": "north"}, {"edge": "a", "port": "south"}
+    assert reasons_with(north, south) == set()
+    versions = {"arrivals/bikes": 0, "references/ports": 0}
+    began = datetime(2026, 3, 2, tzinfo=UTC)
+    run = {"run_id": "r", "job": "docks", "kind": "replay", "status": "succeeded", "process": runs.this_process()}
+    about = {"job_fingerprint": of.fingerprint, "versions_read": versions, "started_at": began, "end_of_log": began}
+    runs.record(lakehouse(tmp_path), run | about)
+    assert reasons_with(north) == {"reference data ports was at version 0, and is at 1 now"}
+    assert reasons_with(south, north) == {"reference data ports was at version 0, and is at 2 now"}
+    assert reasons_with(north, south) == set()

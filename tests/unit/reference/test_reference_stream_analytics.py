@@ -92,7 +92,7 @@ S1_JOBS = {
 }
 
 
-def told(decision):
+def reported(decision):
     verdict, reasons, time = ruling(decision)
     return f"{verdict} {'+'.join(reasons) or '-'} {time}"
 
@@ -112,7 +112,7 @@ def dropped_instead(rows):
     ],
 )
 def test_the_twelve_events_of_the_documentation_get_the_documented_times(variant, expected):
-    assert [told(decision) for decision in run(S1_JOBS[variant], S1_LOG).decisions] == expected
+    assert [reported(decision) for decision in run(S1_JOBS[variant], S1_LOG).decisions] == expected
 
 
 @pytest.mark.parametrize("variant", S1_COUNTS)
@@ -192,7 +192,7 @@ S4 = rows(
 def test_the_example_with_ten_minutes_of_lateness_and_three_of_disorder():
     adjust = "{early_arrival: 5m, late_arrival: 10m, out_of_order: 3m, action: adjust}"
     decisions = run(plain_job(adjust), S3).decisions
-    assert [told(decision) for decision in decisions] == [
+    assert [reported(decision) for decision in decisions] == [
         "adjusted late 00:00:01",
         "accepted - 00:00:01",
         "accepted - 00:10",
@@ -206,7 +206,7 @@ def test_the_example_with_ten_minutes_of_lateness_and_three_of_disorder():
 def test_the_example_with_fifteen_seconds_of_lateness_and_five_of_disorder():
     adjust = "{late_arrival: 15s, out_of_order: 5s, action: adjust}"
     decisions = run(plain_job(adjust), S4).decisions
-    assert [told(decision) for decision in decisions] == [
+    assert [reported(decision) for decision in decisions] == [
         "adjusted late 00:10:25",
         "accepted - 00:10:30",
         "accepted - 00:10:42",
@@ -241,13 +241,13 @@ def test_an_event_at_the_watermark_is_in_order(time, verdict):
 def test_an_adjustment_names_every_test_that_moved_the_event_and_a_refusal_the_first():
     log = rows(("12:10", "12:10"), ("12:00", "12:11"))
     ordering = "{late_arrival: 5m, out_of_order: 1m, action: adjust}"
-    assert told(run(plain_job(ordering), log).decisions[1]) == "adjusted late+out_of_order 12:09"
-    assert told(run(plain_job(ordering.replace("adjust", "drop")), log).decisions[1]) == "dropped late None"
+    assert reported(run(plain_job(ordering), log).decisions[1]) == "adjusted late+out_of_order 12:09"
+    assert reported(run(plain_job(ordering.replace("adjust", "drop")), log).decisions[1]) == "dropped late None"
 
 
 def test_an_early_event_is_dropped_under_adjust_and_moves_nothing():
     log = rows(("12:30", "12:10"), ("12:10", "12:11"))
-    assert [told(decision) for decision in run(plain_job("{late_arrival: 5m}"), log).decisions] == [
+    assert [reported(decision) for decision in run(plain_job("{late_arrival: 5m}"), log).decisions] == [
         "dropped early None",
         "accepted - 12:10",
     ]
@@ -256,19 +256,19 @@ def test_an_early_event_is_dropped_under_adjust_and_moves_nothing():
 def test_without_the_guard_a_far_future_event_moves_all_that_follow():
     log = rows(("12:30", "12:10"), ("12:10", "12:11"))
     decisions = run(plain_job("{early_arrival: off, late_arrival: 5m}"), log).decisions
-    assert [told(decision) for decision in decisions] == ["accepted - 12:30", "adjusted out_of_order 12:30"]
+    assert [reported(decision) for decision in decisions] == ["accepted - 12:30", "adjusted out_of_order 12:30"]
 
 
 def test_unbounded_lateness_makes_nothing_late_and_has_no_watermark_before_the_first_event():
     log = rows(("09:00", "12:10"), ("11:00", "12:11"))
     decisions = run(plain_job("{late_arrival: unbounded}"), log).decisions
-    assert [told(decision) for decision in decisions] == ["accepted - 09:00", "accepted - 11:00"]
+    assert [reported(decision) for decision in decisions] == ["accepted - 09:00", "accepted - 11:00"]
     assert [clock(decision.watermark_us) for decision in decisions] == [None, "09:00"]
 
 
 def test_an_event_without_a_time_is_refused_and_has_no_watermark():
     decisions = run(plain_job("{late_arrival: 5m}"), rows((None, "12:10"), ("12:10", "12:10"))).decisions
-    assert [told(decision) for decision in decisions] == ["dropped invalid_time None", "accepted - 12:10"]
+    assert [reported(decision) for decision in decisions] == ["dropped invalid_time None", "accepted - 12:10"]
     assert (decisions[0].event_time_us, decisions[0].watermark_us) == (None, None)
 
 
@@ -284,7 +284,7 @@ def test_an_event_without_its_key_is_refused_after_its_time_was_looked_at():
 def test_each_input_partition_is_a_timeline_of_its_own():
     log = rows(("12:10", "12:10"), partition=0) + rows(("12:06", "12:10"), partition=1)
     decisions = run(plain_job("{late_arrival: 5m}"), log).decisions
-    assert [told(decision) for decision in decisions] == ["accepted - 12:10", "accepted - 12:06"]
+    assert [reported(decision) for decision in decisions] == ["accepted - 12:10", "accepted - 12:06"]
 
 
 def test_the_same_key_in_two_partitions_is_two_timelines():
@@ -303,7 +303,7 @@ query: {from: events, window: {tumbling: {size: 5m}}, aggregates: {n: "count(*)"
 """
     )
     outcome = run(by_arrival, [event("12:05", 0, device="a"), event("12:05:00.000001", 1, device="a")])
-    assert [told(decision) for decision in outcome.decisions] == ["accepted - 12:05", "accepted - 12:05:00.000001"]
+    assert [reported(decision) for decision in outcome.decisions] == ["accepted - 12:05", "accepted - 12:05:00.000001"]
     assert [decision.watermark_us for decision in outcome.decisions] == [None, None]
     assert counts(outcome, "n") == [("12:00", "12:05", 1), ("12:05", "12:10", 1)]
 
@@ -316,7 +316,7 @@ def test_where_acts_after_ordering_and_null_does_not_pass():
         event("12:04", 3, device="a", at=at("12:04"), fine=None),
     ]
     outcome = run(plain_job("{late_arrival: 5m}", where="where: fine, "), log)
-    assert [told(one) for one in outcome.decisions][1:3] == ["accepted - 12:04", "adjusted out_of_order 12:04"]
+    assert [reported(one) for one in outcome.decisions][1:3] == ["accepted - 12:04", "adjusted out_of_order 12:04"]
     assert counts(outcome, "n") == [("12:00", "12:05", 2)]
 
 
@@ -324,31 +324,31 @@ def test_where_acts_after_ordering_and_null_does_not_pass():
 
 
 def test_hold_emits_windows_that_end_strictly_before_the_watermark():
-    held = plain_job("{late_arrival: 5m, out_of_order: 1m}", end="hold")
-    assert run(held, rows(("12:01", "12:01"), ("12:06", "12:06"))).windows == ()
-    assert len(run(held, rows(("12:01", "12:01"), ("12:06:00.000001", "12:07"))).windows) == 1
+    under_hold = plain_job("{late_arrival: 5m, out_of_order: 1m}", end="hold")
+    assert run(under_hold, rows(("12:01", "12:01"), ("12:06", "12:06"))).windows == ()
+    assert len(run(under_hold, rows(("12:01", "12:01"), ("12:06:00.000001", "12:07"))).windows) == 1
 
 
 def test_hold_waits_for_the_slowest_partition():
-    held = plain_job("{late_arrival: 5m}", end="hold")
+    under_hold = plain_job("{late_arrival: 5m}", end="hold")
     fast = rows(("12:01", "12:01"), ("12:30", "12:30"), partition=0)
-    assert len(run(held, fast).windows) == 1
-    assert run(held, fast + rows(("12:04", "12:06"), partition=1)).windows == ()
-    assert run(held, fast + rows((None, "12:06"), partition=1)).windows == ()
+    assert len(run(under_hold, fast).windows) == 1
+    assert run(under_hold, fast + rows(("12:04", "12:06"), partition=1)).windows == ()
+    assert run(under_hold, fast + rows((None, "12:06"), partition=1)).windows == ()
 
 
 def test_hold_with_substreams_lets_each_go_ahead_alone():
-    held = plain_job("{late_arrival: 5m}", group="[device]", end="hold", over=", over: [device]")
+    under_hold = plain_job("{late_arrival: 5m}", group="[device]", end="hold", over=", over: [device]")
     log = [
         event("12:01", 0, device="a", at=at("12:01"), fine=True),
         event("12:02", 1, device="b", at=at("12:02"), fine=True),
         event("12:07", 2, device="a", at=at("12:07"), fine=True),
     ]
-    assert [row.values["device"] for row in run(held, log).windows] == ["a"]
+    assert [row.values["device"] for row in run(under_hold, log).windows] == ["a"]
 
 
 def test_hold_without_timestamp_by_waits_for_arrivals_and_no_tolerance():
-    held = job(
+    under_hold = job(
         """
 profile: stream_analytics
 inputs: {events: {columns: "device STRING"}}
@@ -357,6 +357,6 @@ query: {from: events, window: {tumbling: {size: 5m}}, aggregates: {n: "count(*)"
 end_of_log: hold
 """
     )
-    assert run(held, [event("12:04", 0, device="a"), event("12:05", 1, device="a")]).windows == ()
+    assert run(under_hold, [event("12:04", 0, device="a"), event("12:05", 1, device="a")]).windows == ()
     later = [event("12:04", 0, device="a"), event("12:05:00.000001", 1, device="a")]
-    assert counts(run(held, later), "n") == [("12:00", "12:05", 1)]
+    assert counts(run(under_hold, later), "n") == [("12:00", "12:05", 1)]

@@ -42,7 +42,7 @@ def points(*starts):
     return [item(n, start) for n, start in enumerate(starts)]
 
 
-def told(outcome):
+def verdicts_of(outcome):
     """Per event: verdict, first reason or -, lifetime."""
     return [
         (decision.verdict, "+".join(decision.reasons) or "-", decision.system_timestamp_us, decision.lifetime_end_us)
@@ -53,7 +53,7 @@ def told(outcome):
 def test_si_01_one_cti_an_event_with_no_delay_leaves_the_newest_point_unreleased():
     settings = "{advance: {every: 1}, delay: 0s, action: drop}"
     outcome = run(si_job(settings), points(10, 20, 30))
-    assert told(outcome) == [
+    assert verdicts_of(outcome) == [
         ("accepted", "-", 10, 11),
         ("accepted", "-", 20, 21),
         ("accepted", "-", 30, 31),
@@ -78,7 +78,7 @@ def test_si_03_ten_events_a_cti_and_a_delay_of_five():
     settings = "{advance: {every: 10}, delay: 5us, action: drop}"
     outcome = run(si_job(settings), points(100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 104, 103, 112))
     assert [decision.watermark_us for decision in outcome.decisions] == [None] * 10 + [104] * 3
-    assert told(outcome)[10:] == [
+    assert verdicts_of(outcome)[10:] == [
         ("accepted", "-", 104, 105),
         ("dropped", "before_current_time", None, None),
         ("accepted", "-", 112, 113),
@@ -139,17 +139,17 @@ def test_an_enqueued_cti_refuses_what_starts_before_it_and_takes_what_starts_at_
 )
 def test_a_late_interval_is_clipped_only_where_something_of_it_is_left(action, end, expected):
     outcome = run(si_job(f"{{action: {action}}}", "interval"), [cti(0, 20), item(1, 15, end)])
-    assert told(outcome) == [expected]
+    assert verdicts_of(outcome) == [expected]
 
 
 def test_a_late_point_is_dropped_even_under_adjust():
-    assert told(run(si_job("{action: adjust}"), [cti(0, 20), item(1, 19)]))[0][0] == "dropped"
+    assert verdicts_of(run(si_job("{action: adjust}"), [cti(0, 20), item(1, 19)]))[0][0] == "dropped"
 
 
 @pytest.mark.parametrize("end", [15, 14, None])
 def test_an_interval_that_does_not_end_after_its_start_is_invalid(end):
     outcome = run(si_job("{action: adjust}", "interval"), [cti(0, 10), item(1, 15, end)])
-    assert told(outcome) == [("dropped", "invalid_time", None, None)]
+    assert verdicts_of(outcome) == [("dropped", "invalid_time", None, None)]
     assert outcome.decisions[0].watermark_us is None
 
 
@@ -171,19 +171,19 @@ def edges(action, *rows, **settings):
 
 
 def test_an_end_edge_ends_its_start_edge_and_carries_its_end():
-    assert told(edges("drop", ("s", "a", 10), ("e", "a", 10, 30))) == [
+    assert verdicts_of(edges("drop", ("s", "a", 10), ("e", "a", 10, 30))) == [
         ("accepted", "-", 10, 30),
         ("accepted", "-", 30, None),
     ]
 
 
 def test_a_start_edge_without_an_end_stays_open():
-    assert told(edges("drop", ("s", "a", 10))) == [("accepted", "-", 10, None)]
+    assert verdicts_of(edges("drop", ("s", "a", 10))) == [("accepted", "-", 10, None)]
 
 
 def test_an_end_edge_is_judged_by_its_end_alone():
-    assert told(edges("drop", ("s", "a", 10), ("c", 20), ("e", "a", 10, 20)))[1][0] == "accepted"
-    assert told(edges("drop", ("s", "a", 10), ("c", 20), ("e", "a", 10, 19)))[1] == (
+    assert verdicts_of(edges("drop", ("s", "a", 10), ("c", 20), ("e", "a", 10, 20)))[1][0] == "accepted"
+    assert verdicts_of(edges("drop", ("s", "a", 10), ("c", 20), ("e", "a", 10, 19)))[1] == (
         "dropped",
         "before_current_time",
         None,
@@ -192,25 +192,25 @@ def test_an_end_edge_is_judged_by_its_end_alone():
 
 
 def test_a_late_end_edge_is_dropped_under_adjust_too_and_its_start_stays_open():
-    assert told(edges("adjust", ("s", "a", 10), ("c", 20), ("e", "a", 10, 19))) == [
+    assert verdicts_of(edges("adjust", ("s", "a", 10), ("c", 20), ("e", "a", 10, 19))) == [
         ("accepted", "-", 10, None),
         ("dropped", "before_current_time", None, None),
     ]
 
 
 def test_an_end_edge_whose_start_was_dropped_is_an_orphan():
-    assert [row[:2] for row in told(edges("drop", ("c", 20), ("s", "a", 10), ("e", "a", 10, 30)))] == [
+    assert [row[:2] for row in verdicts_of(edges("drop", ("c", 20), ("s", "a", 10), ("e", "a", 10, 30)))] == [
         ("dropped", "before_current_time"),
         ("dropped", "orphan_end"),
     ]
 
 
 def test_a_late_end_edge_whose_start_is_gone_is_both():
-    assert told(edges("drop", ("c", 20), ("e", "a", 10, 15)))[0][1] == "before_current_time+orphan_end"
+    assert verdicts_of(edges("drop", ("c", 20), ("e", "a", 10, 15)))[0][1] == "before_current_time+orphan_end"
 
 
 def test_a_second_end_edge_is_an_orphan():
-    assert told(edges("drop", ("s", "a", 10), ("e", "a", 10, 30), ("e", "a", 10, 40))) == [
+    assert verdicts_of(edges("drop", ("s", "a", 10), ("e", "a", 10, 30), ("e", "a", 10, 40))) == [
         ("accepted", "-", 10, 30),
         ("accepted", "-", 30, None),
         ("dropped", "orphan_end", None, None),
@@ -218,14 +218,14 @@ def test_a_second_end_edge_is_an_orphan():
 
 
 def test_an_end_edge_finds_a_start_edge_that_was_moved():
-    assert told(edges("adjust", ("c", 20), ("s", "a", 10), ("e", "a", 10, 30))) == [
+    assert verdicts_of(edges("adjust", ("c", 20), ("s", "a", 10), ("e", "a", 10, 30))) == [
         ("adjusted", "before_current_time", 20, 30),
         ("accepted", "-", 30, None),
     ]
 
 
 def test_an_end_equal_to_the_moved_start_cancels_both():
-    assert [row[:2] for row in told(edges("adjust", ("c", 20), ("s", "a", 10), ("e", "a", 10, 20)))] == [
+    assert [row[:2] for row in verdicts_of(edges("adjust", ("c", 20), ("s", "a", 10), ("e", "a", 10, 20)))] == [
         ("dropped", "cancelled"),
         ("dropped", "cancelled"),
     ]
@@ -233,12 +233,12 @@ def test_an_end_equal_to_the_moved_start_cancels_both():
 
 def test_an_end_equal_to_its_start_cancels_both_and_neither_counts():
     outcome = edges("drop", ("s", "a", 10), ("e", "a", 10, 10))
-    assert [row[:2] for row in told(outcome)] == [("dropped", "cancelled"), ("dropped", "cancelled")]
+    assert [row[:2] for row in verdicts_of(outcome)] == [("dropped", "cancelled"), ("dropped", "cancelled")]
     assert outcome.windows == ()
 
 
 def test_equal_start_edges_are_ended_in_order_of_arrival():
-    assert told(edges("drop", ("s", "a", 10), ("s", "a", 10), ("e", "a", 10, 30), ("e", "a", 10, 40)))[:2] == [
+    assert verdicts_of(edges("drop", ("s", "a", 10), ("s", "a", 10), ("e", "a", 10, 30), ("e", "a", 10, 40)))[:2] == [
         ("accepted", "-", 10, 30),
         ("accepted", "-", 10, 40),
     ]
@@ -251,7 +251,7 @@ def test_end_edges_issue_no_cti_and_do_not_count():
 
 
 def test_an_unknown_kind_of_edge_is_invalid():
-    assert told(run(si_job("{action: drop}", "edge"), [item(0, 10, edge="begin")])) == [
+    assert verdicts_of(run(si_job("{action: drop}", "edge"), [item(0, 10, edge="begin")])) == [
         ("dropped", "invalid_time", None, None)
     ]
 

@@ -18,7 +18,10 @@ from pipelines.lakehouse import runs
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.plan.definition import is_settled
 from pipelines.plan.read_range import ReadRange
+from pipelines.plan.stages import describe_plan, stages_of
+from pipelines.replay import builder, size
 from pipelines.replay.builder import LogReads, make_plan
+from pipelines.replay.size import tasks_of
 
 JOB = job()
 NOON = parse_instant("2026-01-01T12:00:00Z")
@@ -90,7 +93,7 @@ def test_a_version_or_input_that_is_not_there_is_an_error_of_use(lakehouse: Path
         make_plan(JOB, EVERYTHING, lakehouse, as_of={"car": 1})
 
 
-def test_an_input_without_a_log_says_how_to_load_it(tmp_path: Path) -> None:
+def test_an_input_without_a_log_is_an_error_that_names_the_command(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no arrival log yet.*tailrace ingest JOB --input cars"):
         make_plan(JOB, EVERYTHING, tmp_path / "lakehouse")
     assert not (tmp_path / "lakehouse").exists()
@@ -121,8 +124,8 @@ def test_planning_starts_no_spark(lakehouse: Path) -> None:
 def test_a_range_is_settled_once_every_log_has_gone_beyond_it(
     to_us: int | None, ends_us: tuple[int | None, ...], settled: bool
 ) -> None:
-    told, why = is_settled(ReadRange(0, to_us, "rule"), ends_us)
-    assert told is settled
+    reported, why = is_settled(ReadRange(0, to_us, "rule"), ends_us)
+    assert reported is settled
     assert (why is None) is settled
 
 
@@ -143,7 +146,7 @@ def test_a_plan_names_the_few_files_it_reads_and_a_longer_log_changes_none_of_th
 def test_a_cold_plan_needs_neither_spark_nor_pandas(lakehouse: Path, tmp_path: Path) -> None:
     runs.record(Lakehouse.at(lakehouse), {"run_id": "1", "job": JOB.name, "kind": "replay", "status": runs.SUCCEEDED})
     (tmp_path / "job.yaml").write_text(JOB_TEXT)
-    told = (
+    reported = (
         "import sys\n"
         "from pipelines.cli.main import run\n"
         "code = run(sys.argv[1:])\n"
@@ -153,7 +156,7 @@ def test_a_cold_plan_needs_neither_spark_nor_pandas(lakehouse: Path, tmp_path: P
     command = [
         sys.executable,
         "-c",
-        told,
+        reported,
         "plan",
         str(tmp_path / "job.yaml"),
         "--from",
@@ -165,3 +168,46 @@ def test_a_cold_plan_needs_neither_spark_nor_pandas(lakehouse: Path, tmp_path: P
         [*command, "--lakehouse", str(lakehouse)], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_range_is_cut_at_midnights_or_hours_into_slices_of_as_many_arrivals(lakehouse: Path) -> None:
+    whole = OutputRange(NOON, NOON + 3 * DAY)
+    midnights = [NOON + DAY // 2, NOON + 3 * DAY // 2]
+    two, three = (make_plan(JOB, whole, lakehouse, slices=count) for count in (2, 3))
+    assert [(one.output.from_us, one.output.to_us) for one in two.slices] == [
+        (NOON, midnights[1]),
+        (midnights[1], NOON + 3 * DAY),
+    ]
+    assert [one.output.to_us for one in three.slices] == [*midnights, NOON + 3 * DAY]
+    more = [one.output.to_us for one in make_plan(JOB, whole, lakehouse, slices=9).slices]
+    assert len(more) > 3
+    assert all(end_us is not None and end_us % HOUR == 0 for end_us in more)
+    assert make_plan(JOB, OutputRange(NOON, NOON + HOUR), lakehouse, slices=9).slices == ()
+
+
+def test_a_plan_shows_its_slices_and_the_stages_of_each(lakehouse: Path) -> None:
+    plan = make_plan(JOB, EVERYTHING, lakehouse, slices=2)
+    assert plan.as_dict()["slices"] == [
+        {"output_from": None, "output_to": "2026-01-03T00:00:00Z", "rows": 6, "bytes": plan.slices[0].size_bytes},
+        {"output_from": "2026-01-03T00:00:00Z", "output_to": None, "rows": 3, "bytes": plan.slices[1].size_bytes},
+    ]
+    assert stages_of(plan) == (*stages_of(plan.slices[0]), *stages_of(plan.slices[1]))
+    assert "in 2 slices, one after another, each committed before the next begins" in describe_plan(plan)
+
+
+def test_a_plan_cuts_a_big_range_by_itself_where_slices_read_little_again(
+    lakehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert make_plan(JOB, EVERYTHING, lakehouse).slices == ()
+    monkeypatch.setattr(builder, "MOST_ROWS_OF_A_SLICE", 4)
+    assert len(make_plan(JOB, EVERYTHING, lakehouse).slices) == 3
+    monkeypatch.setattr(builder, "MOST_READ_AGAIN", 0.9)
+    assert make_plan(JOB, EVERYTHING, lakehouse).slices == ()
+    assert make_plan(JOB, EVERYTHING, lakehouse, slices=1).slices == ()
+
+
+def test_tasks_grow_with_the_arrivals(lakehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = make_plan(JOB, EVERYTHING, lakehouse)
+    assert tasks_of(plan) == 1
+    monkeypatch.setattr(size, "TASK_BYTES", plan.size_bytes // 10)
+    assert tasks_of(plan) in (10, 11)

@@ -47,7 +47,7 @@ class Tags(HTMLParser):
 
 @pytest.fixture(scope="module")
 def lakehouse(tmp_path_factory: pytest.TempPathFactory) -> Lakehouse:
-    return build(tmp_path_factory.mktemp("page") / "house", live=True, wrong=True)
+    return build(tmp_path_factory.mktemp("page") / "lakehouse", live=True, wrong=True)
 
 
 @pytest.fixture(scope="module")
@@ -110,10 +110,10 @@ def test_the_command_writes_the_page_into_the_lakehouse_and_exits_with_1_where_w
     (tmp_path / "cars.yaml").write_text(JOB_TEXT)
     monkeypatch.setenv("TAILRACE_JOBS", str(tmp_path))
     code = run(["report", "cars", "--lakehouse", lakehouse.root, "--no-checks", "--json", "--from", "2026-01-01"])
-    told = json.loads(capsys.readouterr().out)
-    assert (code, told["state"]) == (1, "bad")
-    assert told["report"] == f"{lakehouse.root}/reports/cars/2026-01-01_end.html"
-    assert told["verdict"] in Path(told["report"]).read_text()
+    reported = json.loads(capsys.readouterr().out)
+    assert (code, reported["state"]) == (1, "bad")
+    assert reported["report"] == f"{lakehouse.root}/reports/cars/2026-01-01_end.html"
+    assert reported["verdict"] in Path(reported["report"]).read_text()
 
 
 def test_the_command_writes_to_out_and_exits_with_0_where_all_agrees(

@@ -44,17 +44,17 @@ def counted(what: str, output: OutputRange = EVERYTHING) -> dict[str, int]:
 
 @pytest.mark.parametrize("output", [EVERYTHING, DAY_TWO])
 def test_verdicts_and_reasons_are_counted_as_the_engine_decided_them(agreeing: Lakehouse, output: OutputRange) -> None:
-    told = numbers(gather(JOB, agreeing, output))
-    assert told["verdicts"] == counted("verdict", output)
-    assert told["reasons"] == counted("reason", output)
-    assert told["events"] == sum(counted("verdict", output).values())
-    for name, count in {**told["verdicts"], **told["reasons"]}.items():
-        assert sum(row[name] for row in told["over_time"]["rows"]) == count
+    reported = numbers(gather(JOB, agreeing, output))
+    assert reported["verdicts"] == counted("verdict", output)
+    assert reported["reasons"] == counted("reason", output)
+    assert reported["events"] == sum(counted("verdict", output).values())
+    for name, count in {**reported["verdicts"], **reported["reasons"]}.items():
+        assert sum(row[name] for row in reported["over_time"]["rows"]) == count
 
 
 def test_completeness_counts_events_up_to_and_at_each_tolerance(agreeing: Lakehouse) -> None:
-    told = numbers(gather(JOB, agreeing, EVERYTHING))
-    (one,) = told["inputs"]
+    reported = numbers(gather(JOB, agreeing, EVERYTHING))
+    (one,) = reported["inputs"]
     lags = [log.arrival_time_us - at for log in arrivals() if isinstance(at := log.payload["at"], int)]
     assert one["without_event_time"] == len(arrivals()) - len(lags) > 0
     by_name = {row["tolerance"]: row for row in one["completeness"]}
@@ -89,15 +89,15 @@ def test_the_watermark_lies_behind_the_arrivals_by_what_the_verdicts_say(agreein
 def test_a_live_run_that_agrees_is_said_to_agree(agreeing: Lakehouse) -> None:
     facts = gather(JOB, agreeing, EVERYTHING)
     total = len(engine.run(JOB, arrivals()).windows)
-    told = verdict(facts)
-    assert (told.state, told.sentence) == ("good", f"All {total} windows are what the live run gave.")
+    reported = verdict(facts)
+    assert (reported.state, reported.sentence) == ("good", f"All {total} windows are what the live run gave.")
     assert first_divergence(facts) == []
 
 
 def test_a_failed_check_is_said_in_the_verdict(agreeing: Lakehouse) -> None:
-    told = verdict(gather(JOB, agreeing, EVERYTHING, [BAD]))
-    assert told.state == "bad"
-    assert told.sentence.endswith("are what the live run gave, but a check failed: window_contract.")
+    reported = verdict(gather(JOB, agreeing, EVERYTHING, [BAD]))
+    assert reported.state == "bad"
+    assert reported.sentence.endswith("are what the live run gave, but a check failed: window_contract.")
 
 
 def test_each_kind_of_difference_is_found_in_output_order(differing: Lakehouse) -> None:

@@ -10,10 +10,10 @@ from pipelines.runtime import archive, java
 from pipelines.runtime.session import driver_options
 
 
-def _home(folder: Path, told: str) -> Path:
+def _home(folder: Path, reported: str) -> Path:
     """A runtime that says of itself what its release file says, and fails if it is run."""
     (folder / "bin").mkdir(parents=True)
-    (folder / "release").write_text(told)
+    (folder / "release").write_text(reported)
     launcher = folder / "bin" / "java"
     launcher.write_text("#!/bin/sh\nexit 1\n")
     launcher.chmod(0o755)

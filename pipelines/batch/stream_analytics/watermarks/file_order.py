@@ -1,4 +1,4 @@
-"""Watermarks without a sort: where files hold each partition's events in order, one pass over each is enough.
+"""Watermarks without a sort: where each partition's events are in order in the files, one pass over each is enough.
 
 The log is cut into ranges of arrival. One task reads each range, file after file, and keeps the greatest time of every
 timeline (:mod:`pipelines.batch.spark.task_state`), beginning with what earlier ranges had seen. It keeps the last
@@ -79,7 +79,7 @@ def _in_order(slices: Sequence[LogSlice], ranges: TaskRanges) -> DataFrame:
     each = [
         arrived(_all(mine), from_us, to_us).withColumn(TASK_RANGE, F.lit(index)).coalesce(1)
         for index, (from_us, to_us) in enumerate(ranges.bounds_us)
-        if (mine := [one.arrivals for one in slices if one.may_hold(from_us, to_us)])
+        if (mine := [one.arrivals for one in slices if one.may_contain(from_us, to_us)])
     ]
     events = _all(each).filter("punctuation_time IS NULL")
     # first of all: what is not deterministic keeps the optimiser from computing anything once more for each range

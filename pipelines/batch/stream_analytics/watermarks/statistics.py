@@ -152,7 +152,7 @@ def log_statistics(timed: DataFrame, in_range: Column, cell: Column | None = Non
 
 
 def _bucket(instant_us: Column, width_us: int) -> Column:
-    """The number of the bucket that holds the instant: rounded down, also before 1970."""
+    """The number of the bucket that contains the instant: rounded down, also before 1970."""
     return F.call_function("div", instant_us - F.pmod(instant_us, F.lit(width_us)), F.lit(width_us).cast("bigint"))
 
 

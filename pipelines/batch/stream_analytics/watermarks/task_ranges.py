@@ -58,7 +58,7 @@ class TaskRanges:
 
     @property
     def timelines_are_partitions(self) -> bool:
-        """Whether each partition is one timeline, of which the statistics hold enough (S6)."""
+        """Whether each partition is one timeline, of which the statistics contain enough (S6)."""
         return self.timeline == (PARTITION,)
 
     @property

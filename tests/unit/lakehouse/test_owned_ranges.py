@@ -7,7 +7,7 @@ from typing import Any
 
 from pipelines.core.model import EVERYTHING, OutputRange
 from pipelines.core.time import parse_instant
-from pipelines.quality.owned_ranges import owned_ranges
+from pipelines.lakehouse.owned_ranges import owned_ranges
 
 
 def run(run_id: str, first: int | None, last: int | None, status: str = "succeeded") -> dict[str, Any]:
