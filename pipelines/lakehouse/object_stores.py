@@ -57,7 +57,8 @@ def reason_of(error: Exception) -> str:
     """What went wrong, in one line: of an error with its causes in lines of their own, the last of them."""
     lines = _COLOUR.sub("", str(error)).strip().splitlines() or [type(error).__name__]
     causes = [line.strip(_CAUSE + " ") for line in lines if line.lstrip().startswith(_CAUSE)]
-    return causes[-1] if causes else lines[0]
+    # the body of an answer in XML is no sentence
+    return next((cause for cause in reversed(causes) if not cause.startswith("<")), lines[0]).partition(": <?xml")[0]
 
 
 def with_account(uri: str) -> str:

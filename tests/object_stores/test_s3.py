@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -209,3 +210,14 @@ def test_the_jar_of_the_log_store_is_built_from_its_source(tmp_path: Path) -> No
         pytest.skip("needs javac, of a JDK 17")
     build(tmp_path / "made.jar")
     assert (tmp_path / "made.jar").read_bytes() == JAR.read_bytes()
+
+
+def test_the_demo_gives_on_s3_what_it_gives_locally(tmp_path: Path) -> None:
+    found = []
+    for root in (str(tmp_path / "house"), "s3://lake/demo"):
+        call = [sys.executable, "-m", "pipelines.cli", "demo", "--json", "--lakehouse", root]
+        done = subprocess.run(call, capture_output=True, text=True, check=False, env=dict(os.environ))
+        assert done.returncode == 0, done.stderr
+        assert not any(canary in done.stdout + done.stderr for canary in CANARIES)
+        found.append(json.loads(done.stdout)["run"]["output_fingerprint"])
+    assert found[0] == found[1]

@@ -62,6 +62,9 @@ def test_of_an_error_with_causes_the_last_cause_is_named() -> None:
         f"Kernel error -> Generic S3 error\n   {colour} Error performing PUT\n    {colour} Connection refused\n"
     )
     assert reason_of(nested) == "Connection refused"
+    answered = f"Kernel error\n  {colour} 404 Not Found\n  {colour} <?xml version='1.0'?>\n<Error>"
+    assert reason_of(OSError(answered)) == "404 Not Found"
+    assert reason_of(OSError("PUT: 404 Not Found: <?xml version='1.0'?>")) == "PUT: 404 Not Found"
     assert reason_of(OSError("no such version\nmore")) == "no such version"
     assert reason_of(ValueError()) == "ValueError"
 
