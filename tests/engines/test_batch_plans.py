@@ -174,7 +174,7 @@ def test_windows_with_packed_verdicts_sort_no_event_that_is_settled(log: DataFra
     both = engine.run(JOB, {"readings": log}, strategy=PACKED).windows
     sources = """\
             Union
-                  FileScan parquet
+              FileScan parquet
               Window
                 Sort
                   Coalesce
