@@ -6,6 +6,7 @@ Rewriting files without changing rows (compaction) is no change. No Spark, and n
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from itertools import islice
@@ -16,10 +17,13 @@ import pyarrow.fs as pafs
 from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 
-from pipelines.core.time import DAY, MILLISECOND, day_of, parse_instant
+from pipelines.core.model import Job
+from pipelines.core.time import DAY, MILLISECOND, day_of, from_datetime, parse_instant
 from pipelines.lakehouse.arrival_log import LogFile, log_files
 from pipelines.lakehouse.commits import commits
 from pipelines.lakehouse.compact import is_compaction
+from pipelines.lakehouse.layout import arrivals_table
+from pipelines.lakehouse.root import Lakehouse
 
 _CUT_US = MILLISECOND - 1
 """Statistics contain whole milliseconds: a true maximum may lie this much above what they say."""
@@ -65,6 +69,22 @@ def changes_since(log: DeltaTable, version: int, since_us: int) -> list[Change]:
             return _written_after(log, since_us)
         found += _of_commit(number, [json.loads(line) for line in text.splitlines() if line])
     return found
+
+
+def changes_since_run(lakehouse: Lakehouse, job: Job, run: Mapping[str, Any]) -> Iterator[tuple[str, Change]]:
+    """Every change of the job's logs after ``run`` (a row of the ledger) read them, each with the log's table.
+
+    A log that is another table now than the run read is one change of unknown times.
+    """
+    for part in job.logs:
+        name = arrivals_table(part.name)
+        log, version = lakehouse.open(name), run["versions_read"].get(name)
+        if log is None:
+            continue
+        if version is None or version > log.version():
+            yield name, Change(log.version(), None, None, None, f"read from another table than {name} is now")
+            continue
+        yield from ((name, one) for one in changes_since(log, version, from_datetime(run["started_at"])))
 
 
 def last_change(log: DeltaTable) -> int:

@@ -23,7 +23,7 @@ from pipelines.core.time import DAY, MILLISECOND, day_of, format_instant, from_d
 from pipelines.ingest.from_source import complete_until
 from pipelines.lakehouse.arrival_log import log_files
 from pipelines.lakehouse.layout import arrivals_table, references_table
-from pipelines.lakehouse.log_changes import Change, changes_since, last_change
+from pipelines.lakehouse.log_changes import Change, changes_since_run, last_change
 from pipelines.lakehouse.owned_ranges import OwnedRange, owned_ranges
 from pipelines.lakehouse.reference_data import open_reference, static_rows
 from pipelines.lakehouse.root import Lakehouse
@@ -104,7 +104,7 @@ def stale_days(lakehouse: Lakehouse, job: Job) -> list[StaleDay]:
             found_references = [reference.what for reference in references if reference.touches(part)]
             if found_references:
                 found[day][one.run_id] += found_references
-        changes = _changes(lakehouse, job, one)
+        changes = [change for _, change in changes_since_run(lakehouse, job, one.run)]
         if not changes:
             continue
         logs = logs or LogReads(job, lakehouse)
@@ -184,22 +184,6 @@ def living_partitions(lakehouse: Lakehouse, input_name: str) -> dict[int | None,
 
 def _replays(lakehouse: Lakehouse, job: Job) -> list[dict[str, Any]]:
     return [run for run in runs_of(lakehouse, job.name) if run["kind"] == "replay"]
-
-
-def _changes(lakehouse: Lakehouse, job: Job, one: OwnedRange) -> list[Change]:
-    """What changed in the logs after the run read them."""
-    found = []
-    for part in job.logs:
-        name = arrivals_table(part.name)
-        log, version = lakehouse.open(name), one.run["versions_read"].get(name)
-        if log is None:
-            continue
-        if version is None or version > log.version():
-            problem = f"run {one.run_id} read another table than {name} is now"
-            found.append(Change(log.version(), None, None, None, problem))
-        else:
-            found += changes_since(log, version, from_datetime(one.run["started_at"]))
-    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,18 @@ def table_of(rows: list[Measured]) -> Table:
     """The sizes, a line each, with the seconds that the model of the first two predicts."""
     of_a_run, of_an_event = model(*rows[:2]) if len(rows) > 1 else (0.0, rows[0].seconds / rows[0].events)
     table = Table(title=f"{of_a_run:.1f} s a run, {of_an_event * 1e6:.2f} s a million events", title_justify="left")
-    for name in "events slices seconds predicted task_s tasks read shuffled spilled a_task".split():
+    for name in [
+        "events",
+        "slices",
+        "seconds",
+        "predicted",
+        "task_s",
+        "tasks",
+        "read",
+        "shuffled",
+        "spilled",
+        "a_task",
+    ]:
         table.add_column(name.replace("_", " "), justify="right")
     for row in rows:
         sizes = (row.input_bytes, row.shuffle_bytes, row.spilled_bytes, row.task_memory_bytes)

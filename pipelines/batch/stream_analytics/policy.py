@@ -105,7 +105,7 @@ def with_verdict(scanned: DataFrame, policy: StreamAnalyticsOrdering) -> DataFra
     time, watermark = F.col(TIME_US), F.col(WATERMARK_US)
     tested = scanned.withColumn(WATERMARK_US, F.when(is_valid(), watermark_us(policy)))
     numbered = tested.withColumn(_OUTCOME, outcome(policy, time, watermark))
-    # said case by case: a lambda over an array would cut Spark's generated code in two
+    # one expression for each outcome: a lambda over an array would cut Spark's generated code in two
     verdict, reasons = F.lit("accepted"), F.array().cast("array<string>")
     for number, one in enumerate(outcomes(policy)):
         is_this = F.col(_OUTCOME) == number
