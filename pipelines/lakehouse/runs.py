@@ -22,7 +22,7 @@ from pipelines.lakehouse.commits import commit
 from pipelines.lakehouse.compact import COMPACTION
 from pipelines.lakehouse.root import RUNS, Lakehouse
 from pipelines.lakehouse.schema import RUNS as COLUMNS
-from pipelines.runtime import run_log
+from pipelines.runtime import run_log, telemetry
 
 RUNNING, SUCCEEDED, FAILED, ABANDONED = "running", "succeeded", "failed", "abandoned"
 _ATTEMPTS = 10
@@ -50,6 +50,8 @@ def record(lakehouse: Lakehouse, row: Mapping[str, Any]) -> None:
     run_log.log_event(
         str(row["run_id"]), str(row["job"]), str(row["status"]), **{name: row.get(name) for name in _LOGGED}
     )
+    if row["status"] != RUNNING:
+        telemetry.count_run(row)
 
 
 def _compact(lakehouse: Lakehouse, job_name: str) -> None:

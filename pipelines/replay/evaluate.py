@@ -27,6 +27,7 @@ from pipelines.plan.stages import (
     ReadLog,
     ReadSnapshots,
     Replace,
+    Stage,
     WriteAside,
     describe,
     stages_of,
@@ -40,7 +41,17 @@ from pipelines.replay.read import log_slices, read_arrivals, read_references, re
 from pipelines.replay.size import tasks_of
 from pipelines.replay.summary import Findings, together
 from pipelines.replay.write import check_columns, replace_range, with_day
+from pipelines.runtime.telemetry import span
 
+_SPANS: dict[type, str] = {
+    KeepSummary: "scan",
+    ReadLog: "scan",
+    ReadSnapshots: "scan",
+    Compute: "decide",
+    Replace: "write",
+    WriteAside: "write",
+}
+"""What telemetry calls the stages. Spark reads the files of a log while it decides."""
 _SHUFFLE = "spark.sql.shuffle.partitions"
 
 
@@ -143,27 +154,32 @@ class _Evaluator:
         with ExitStack() as kept:
             kept.enter_context(_enough_tasks(self._spark, self._plan))
             for stage in stages_of(self._plan):
-                progress(describe(stage))
-                match stage:
-                    case KeepSummary(one):
-                        summaries.keep(self._lakehouse, one.input, one.unsaved)
-                    case ReadLog():
-                        self.arrivals  # noqa: B018  # opens the logs, before anything is computed of them
-                    case ReadSnapshots():
-                        self.references  # noqa: B018  # likewise
-                    case Compute():
-                        results = self.compute(stage, kept)
-                    case Replace(one):
-                        self._write(results, one.table, one.table, run_id)
-                    case WriteAside(one):
-                        self._write(results, one.table, stage.place, run_id)
-                    case _ as never:
-                        assert_never(never)
-        return results.counted
+                sentence = describe(stage)
+                progress(sentence)
+                with span(_SPANS[type(stage)], run_id=run_id, stage=sentence):
+                    self._evaluate(stage, kept, run_id)
+        return self._results.counted
 
-    def _write(self, results: Computed, name: str, place: str, run_id: str) -> None:
+    def _evaluate(self, stage: Stage, kept: ExitStack, run_id: str) -> None:
+        match stage:
+            case KeepSummary(one):
+                summaries.keep(self._lakehouse, one.input, one.unsaved)
+            case ReadLog():
+                self.arrivals  # noqa: B018  # opens the logs, before anything is computed of them
+            case ReadSnapshots():
+                self.references  # noqa: B018  # likewise
+            case Compute():
+                self._results = self.compute(stage, kept)
+            case Replace(one):
+                self._write(one.table, one.table, run_id)
+            case WriteAside(one):
+                self._write(one.table, stage.place, run_id)
+            case _ as never:
+                assert_never(never)
+
+    def _write(self, name: str, place: str, run_id: str) -> None:
         """Replace the output range of the table ``place`` by the results of ``name``."""
-        plan, found, layout = self._plan, self._found, dict(result_tables(self._job))[name]
+        plan, found, results, layout = self._plan, self._found, self._results, dict(result_tables(self._job))[name]
         about = {"tailrace": "preview" if plan.preview else "replay", "run_id": run_id}
         found.versions_written[place] = replace_range(
             results.tables[name], self._lakehouse, place, layout, plan.output, about

@@ -28,6 +28,7 @@ from pipelines.lakehouse.root import Lakehouse
 from pipelines.replay.builder import LogReads
 from pipelines.replay.size import MOST_ROWS, is_plain
 from pipelines.replay.write import replace_range
+from pipelines.runtime.telemetry import traced
 
 AGAIN = "make the preview again, and look at what changes"
 _KEPT = (
@@ -39,6 +40,7 @@ _KEPT = (
 """What the row of a promotion has from the row of the preview."""
 
 
+@traced("tailrace.promote")
 def promote(
     job: Job,
     name: str,
