@@ -65,6 +65,8 @@ class _Reading:
         """Inputs with TIMESTAMP BY, which reference data has not."""
         self.equal: list[tuple[Guess, Guess]] = []
         """Fields that are compared with each other, which have one type."""
+        self.whole: list[tuple[Guess, Guess]] = []
+        """Inputs that branches of one UNION give whole, which have the same fields."""
         self.unsure: list[tuple[Guess, Type]] = []
         """Fields that CAST converts, or MIN and MAX compare: any other use says more."""
         for table in script.tables:
@@ -77,6 +79,9 @@ class _Reading:
             self._rows(rows)
         for unsure, likely in self.unsure:
             _settle(unsure, likely)
+        for one, other in self.whole:
+            names = [*one.fields, *other.fields]
+            self.equal += [(_field(one, name), _field(other, name)) for name in names]
         for _ in self.equal:
             for one, other in self.equal:
                 _alike(one, other)
@@ -91,7 +96,14 @@ class _Reading:
     def _rows(self, rows: SyntaxRows) -> _Seen:
         if isinstance(rows, Select):
             return self._select(rows)
-        first, *_ = [self._select(one) for one in rows.branches]
+        first, *others = [self._select(one) for one in rows.branches]
+        for other in others:
+            for name, guess in first.fields.items():
+                same = other.fields.get(name)
+                if guess is not None and same is not None:
+                    self.equal.append((guess, same))
+            if first.rest is not None and other.rest is not None:
+                self.whole.append((first.rest, other.rest))
         return first
 
     def _source(self, source: Source) -> _Seen:
@@ -185,6 +197,8 @@ class _Reading:
         if name == "GETRECORDPROPERTYVALUE" and len(given) == 2 and _is_text(given[1]):
             record = self._guess(given[0], sources)
             return None if record is None else _field(record, given[1].name)
+        if name in ("LAG", "LAST", "TOPONE") and all(isinstance(own, exp.Star) for own in given):
+            return next((own.rest for own in sources.values() if own.rest is not None), None)
         if name in _PASSED_ON and given and not isinstance(given[0], exp.Star):
             return self._guess(given[0], sources)
         return None
@@ -205,10 +219,7 @@ class _Reading:
                     guess.found = guess.found or Record(())
                 continue
             name = item.alias.name if item.alias is not None else (path_of(value) or ("",))[-1]
-            if called(value) == "TOPONE" and not arguments(value):
-                fields[name.lower()] = next(iter(sources.values())).rest
-            else:
-                fields[name.lower()] = self._guess(value, sources)
+            fields[name.lower()] = self._guess(value, sources)
         return _Seen(fields, rest, frozenset().union(*(one.inputs for one in sources.values())))
 
 

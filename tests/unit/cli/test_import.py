@@ -180,6 +180,37 @@ def test_the_type_of_a_column_is_guessed_from_what_says_most(
     assert columns(job_in(tmp_path / "out", "kinds"), "hub")[column] == kind
 
 
+@pytest.mark.parametrize("columns_of_branch", ["k, v", "*"])
+def test_branches_of_a_union_have_columns_of_one_type(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], columns_of_branch: str
+) -> None:
+    branches = (f"SELECT {columns_of_branch} FROM {name} TIMESTAMP BY at" for name in ("east", "west"))
+    text = f"WITH u AS ({' UNION '.join(branches)}) SELECT SUM(v) AS s FROM u GROUP BY k, TumblingWindow(minute, 1)"
+    (tmp_path / "both.asaql").write_text(text)
+    code, (found,) = imported(capsys, "asa", tmp_path / "both.asaql", "--out", tmp_path / "out")
+    assert (code, found["refusals"]) == (1, [])
+    job = job_in(tmp_path / "out", "both")
+    assert columns(job, "east") == columns(job, "west") == {"at": "timestamp", "k": "string", "v": "double"}
+
+
+def test_properties_of_an_earlier_or_a_first_row_are_columns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rows.asaql").write_text(
+        "WITH p AS (SELECT LAST(*) OVER (LIMIT DURATION(second, 5)) AS c FROM hub)"
+        " SELECT c.k, c.x - 1 AS z INTO a FROM p"
+        " SELECT TopOne() OVER (ORDER BY v DESC).w AS best INTO b FROM hub GROUP BY TumblingWindow(second, 5)"
+    )
+    code, (found,) = imported(capsys, "asa", tmp_path / "rows.asaql", "--out", tmp_path / "out")
+    assert (code, found["refusals"]) == (1, [])
+    assert columns(job_in(tmp_path / "out", "rows"), "hub") == {
+        "k": "string",
+        "x": "double",
+        "w": "string",
+        "v": "double",
+    }
+
+
 def test_metadata_properties_and_the_product_s_clock_become_columns(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
