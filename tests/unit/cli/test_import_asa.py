@@ -141,6 +141,61 @@ def test_the_columns_of_a_script_alone_are_guessed_from_their_use(
     assert any("System.Timestamp()" in one for one in found["open_points"])
 
 
+@pytest.mark.parametrize(
+    ("select", "column", "kind"),
+    [
+        ("DATEDIFF(second, MIN(v), MAX(v)) AS n", "v", "timestamp"),
+        ("MIN(v) AS n", "v", "double"),
+        ("SUM(TRY_CAST(v AS bigint)) AS n, COUNT(CASE WHEN v = 'x' THEN 1 END) AS m", "v", "string"),
+        ("SUM(TRY_CAST(v AS bigint)) AS n, MIN(CASE v WHEN 'x' THEN 1 END) AS m", "v", "string"),
+        ("SUM(CAST(v AS float)) AS n", "v", "double"),
+        ("MAX(LEN(ISNULL(v, ''))) AS n", "v", "string"),
+        ("SUM(COALESCE(v, 0)) AS n", "v", "double"),
+        ("COUNT(CASE WHEN w > COALESCE(v, 10) THEN 1 END) AS n", "w", "double"),
+        ("SUM(CAST(GetRecordPropertyValue(v, 'inner') AS float)) AS n", "v", "struct<`inner`: double>"),
+        ("PERCENTILE_CONT(0.5) OVER (ORDER BY v) AS n", "v", "double"),
+    ],
+)
+def test_the_type_of_a_column_is_guessed_from_what_says_most(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], select: str, column: str, kind: str
+) -> None:
+    (tmp_path / "kinds.asaql").write_text(f"SELECT {select} FROM hub GROUP BY TumblingWindow(minute, 5)")
+    code, (found,) = imported(capsys, "asa", tmp_path / "kinds.asaql", "--out", tmp_path / "out")
+    assert (code, found["refusals"]) == (1, [])
+    assert columns(job_in(tmp_path / "out", "kinds"), "hub")[column] == kind
+
+
+@pytest.mark.parametrize("columns_of_branch", ["k, v", "*"])
+def test_branches_of_a_union_have_columns_of_one_type(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], columns_of_branch: str
+) -> None:
+    branches = (f"SELECT {columns_of_branch} FROM {name} TIMESTAMP BY at" for name in ("east", "west"))
+    text = f"WITH u AS ({' UNION '.join(branches)}) SELECT SUM(v) AS s FROM u GROUP BY k, TumblingWindow(minute, 1)"
+    (tmp_path / "both.asaql").write_text(text)
+    code, (found,) = imported(capsys, "asa", tmp_path / "both.asaql", "--out", tmp_path / "out")
+    assert (code, found["refusals"]) == (1, [])
+    job = job_in(tmp_path / "out", "both")
+    assert columns(job, "east") == columns(job, "west") == {"at": "timestamp", "k": "string", "v": "double"}
+
+
+def test_properties_of_an_earlier_or_a_first_row_are_columns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rows.asaql").write_text(
+        "WITH p AS (SELECT LAST(*) OVER (LIMIT DURATION(second, 5)) AS c FROM hub)"
+        " SELECT c.k, c.x - 1 AS z INTO a FROM p"
+        " SELECT TopOne() OVER (ORDER BY v DESC).w AS best INTO b FROM hub GROUP BY TumblingWindow(second, 5)"
+    )
+    code, (found,) = imported(capsys, "asa", tmp_path / "rows.asaql", "--out", tmp_path / "out")
+    assert (code, found["refusals"]) == (1, [])
+    assert columns(job_in(tmp_path / "out", "rows"), "hub") == {
+        "k": "string",
+        "x": "double",
+        "w": "string",
+        "v": "double",
+    }
+
+
 def test_metadata_properties_and_the_product_s_clock_become_columns(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
