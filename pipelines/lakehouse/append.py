@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from pipelines.core.time import MILLISECOND, date_of, format_instant
 from pipelines.lakehouse import object_stores
@@ -48,15 +48,13 @@ def append(
     Raises :class:`CommitFailedError` if another commit came first. Columns that the log lacks are added to it before,
     in a commit of their own.
     """
-    files: list[AddAction | RemoveAction] = [
-        file for day, tables in days for file in _files_of(lakehouse, name, schema, day, tables)
-    ]
+    files = [file for day, tables in days for file in _files_of(lakehouse, name, schema, day, tables)]
     columns = Schema.from_arrow(schema)
     if log is not None:
         there = {column.name for column in log.schema().fields}
         if new := [column for column in columns.fields if column.name not in there]:
             log.alter.add_columns(new, commit_properties=CommitProperties(max_commit_retries=0))
-        log.create_write_transaction(files, "append", log.schema(), [_DAY], commit_properties=commit)
+        log.create_write_transaction([*files], "append", log.schema(), [_DAY], commit_properties=commit)
         return
     uri = lakehouse.uri(name)
     options = object_stores.storage_options(uri)
