@@ -17,7 +17,8 @@ RUN_ROWS = 250_000
 """Rows sorted in memory at once; a larger batch is written in several sorted runs."""
 MARK_ROWS = 1024
 """Of so many rows of a run the first one's arrival time is remembered, to cut a day where few rows are between."""
-_KEYS = ("arrival_time", "input_partition", "sequence")
+_LAST = 2**31 - 1
+"""In place of the null partition of a punctuation for all partitions, which comes after the others at its instant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,20 +119,18 @@ def _merged(day: int, runs: Sequence[_Run]) -> Iterator[pa.Table]:
 
 
 def _in_order(rows: pa.Table) -> pa.Table:
-    """Rows sorted by their keys, as those of one broker usually are."""
-    rows = rows.combine_chunks()
-    return rows if _rises(rows.select(_KEYS)) else rows.sort_by([(name, "ascending") for name in _KEYS])
-
-
-def _rises(keys: pa.Table) -> bool:
-    """Whether rows rise by their keys; none is null."""
-    if any(key.null_count for key in keys.columns):
-        return False
-    rises = np.zeros(max(len(keys) - 1, 0), np.bool_)
-    for key in reversed(keys.columns):
-        numbers = np.asarray(key.combine_chunks().cast(pa.int64()))
-        rises = (numbers[1:] > numbers[:-1]) | ((numbers[1:] == numbers[:-1]) & rises)
-    return bool(rises.all())
+    """Rows by arrival time, those of one instant by input partition and sequence."""
+    rows, times = rows.combine_chunks(), _times(rows)
+    if (times[1:] > times[:-1]).all():
+        return rows
+    order = np.argsort(times, kind="stable")
+    times = times[order]
+    same = times[1:] == times[:-1]
+    tied = np.flatnonzero(np.r_[False, same] | np.r_[same, False])
+    some = order[tied]
+    keys = [np.asarray(rows[name].fill_null(_LAST).take(pa.array(some))) for name in ("sequence", "input_partition")]
+    order[tied] = some[np.lexsort([*keys, times[tied]])]
+    return rows if (order[1:] > order[:-1]).all() else rows.take(pa.array(order))
 
 
 def _times(rows: pa.Table) -> npt.NDArray[np.int64]:
