@@ -225,13 +225,14 @@ def _doubles(values: Sequence[Any], kinds: set[type], kind: pa.DataType) -> pa.A
 def _instants_of_text(text: pa.Array, truncate: bool) -> tuple[pa.Array, dict[int, str]]:
     """Instants as they are usually written at once, the others one by one."""
     usual = pc.match_substring_regex(text, _USUAL_INSTANT)
-    instants = _usual_instants(pc.if_else(usual, text, None))
+    all_usual = pc.all(usual).as_py() is not False
+    instants = _usual_instants(text if all_usual else pc.if_else(usual, text, None))
     if instants is None:
         return _one_by_one(text.to_pylist(), TIMESTAMP, truncate)
+    if all_usual:
+        return instants, {}
     unusual = pc.fill_null(pc.invert(usual), False)
     places = np.flatnonzero(unusual)
-    if not len(places):
-        return instants, {}
     others, refused = _one_by_one(text.filter(unusual).to_pylist(), TIMESTAMP, truncate)
     return pc.replace_with_mask(instants, unusual, others), {int(places[at]): why for at, why in refused.items()}
 

@@ -299,14 +299,17 @@ def test_large_batches_are_written_in_sorted_runs(tmp_path: Path, monkeypatch: p
     assert [row["sequence"] for row in _rows(tmp_path)] == list(range(20))
 
 
-def test_a_day_that_is_too_large_for_one_batch_is_written_whole_all_the_same(
+def test_a_day_that_is_too_large_for_one_file_is_written_in_several(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pipelines.ingest import readers, sorted_runs
+    from pipelines.lakehouse import append
 
     monkeypatch.setattr(readers, "CHUNK", 3)
     monkeypatch.setattr(sorted_runs, "RUN_ROWS", 3)
-    monkeypatch.setattr(sorted_runs, "BATCH_BYTES", 1)
+    monkeypatch.setattr(sorted_runs, "MARK_ROWS", 1)
+    monkeypatch.setattr(sorted_runs, "ROWS_A_GROUP", 2)
+    monkeypatch.setattr(append, "FILE_BYTES", 1)
     # two days
     hours = [record(n, arrival_time=f"2026-01-0{1 + n // 12}T{n % 12 + 6:02}:00:00Z") for n in range(24)]
     assert _ingest(tmp_path, *hours).appended == 24
