@@ -17,6 +17,7 @@ from pipelines.batch.stream_analytics.watermarks.file_order import message_of_di
 from pipelines.core.model import REASONS, Job
 from pipelines.core.time import format_instant
 from pipelines.lakehouse.cache import summaries
+from pipelines.lakehouse.fence import Fence
 from pipelines.lakehouse.layout import result_tables, windows_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.spark_client import require_client, require_safe_commits
@@ -49,14 +50,15 @@ def evaluate(
     job: Job,
     lakehouse: Lakehouse,
     spark: SparkSession,
-    run_id: str,
+    fence: Fence,
     found: Findings,
     progress: Callable[[str], None],
 ) -> None:
     """Run the stages of ``plan`` and fill ``found``; ``progress`` is called with the sentence of each stage.
 
     Verdicts are committed before outputs, so whoever sees new results sees their verdicts. Everything is computed
-    before the first commit. Raises :class:`UsageError` if a part of a table of other columns would be replaced.
+    before the first commit. Raises :class:`UsageError` if a part of a table of other columns would be replaced, and
+    :class:`EnvironmentUnfit` as ``fence`` does.
     """
     found.engine["java"] = _java_version(spark)
     require_client(spark, lakehouse)
@@ -68,7 +70,7 @@ def evaluate(
         for part in plan.parts:
             of_part = Findings()
             try:
-                for name, more in _evaluate_part(part, job, lakehouse, spark, run_id, of_part, progress).items():
+                for name, more in _evaluate_part(part, job, lakehouse, spark, fence, of_part, progress).items():
                     counted[name] = counted.get(name, NO_ROWS) + more
             except BaseException as error:
                 if part.output.from_us is not None and part is not plan.parts[0]:
@@ -86,17 +88,17 @@ def _evaluate_part(
     job: Job,
     lakehouse: Lakehouse,
     spark: SparkSession,
-    run_id: str,
+    fence: Fence,
     found: Findings,
     progress: Callable[[str], None],
 ) -> Mapping[str, Counted]:
     """As :func:`evaluate`, for a plan without slices; the rows of each output, by table."""
     evaluator, layouts = _Evaluator(plan, job, lakehouse, spark, found), dict(result_tables(job))
-    about = {"tailrace": "preview" if plan.preview else "replay", "run_id": run_id}
+    about = {"tailrace": "preview" if plan.preview else "replay", "run_id": fence.row["run_id"]}
 
     def write(name: str, place: str) -> None:
         found.versions_written[place] = replace_range(
-            results.tables[name], lakehouse, place, layouts[name], plan.output, about
+            results.tables[name], lakehouse, place, layouts[name], plan.output, about, fence.check
         )
         found.rows_written[place] = results.rows[name]
 
