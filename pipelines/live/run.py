@@ -84,7 +84,7 @@ def stream(
     lakehouse = Lakehouse.at(lakehouse)
     lakehouse.require_writable()
     announced = announce(lakehouse, job, end_of_log=until_caught_up, from_start=from_start)
-    runs.abandon_dead(lakehouse, job.name)
+    runs.abandon_dead(lakehouse, job)
     run = _Run(job, lakehouse, announced, until_caught_up, files_per_trigger, progress or (lambda _: None))
     run.record(runs.RUNNING)
     try:

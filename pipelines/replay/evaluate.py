@@ -17,6 +17,7 @@ from pipelines.batch.stream_analytics.watermarks.file_order import message_of_di
 from pipelines.core.model import REASONS, Job
 from pipelines.core.time import format_instant
 from pipelines.lakehouse.cache import summaries
+from pipelines.lakehouse.fence import Fence
 from pipelines.lakehouse.layout import result_tables, windows_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.spark_client import require_client, require_safe_commits
@@ -60,7 +61,7 @@ def evaluate(
     job: Job,
     lakehouse: Lakehouse,
     spark: SparkSession,
-    run_id: str,
+    fence: Fence,
     found: Findings,
     progress: Callable[[str], None],
 ) -> None:
@@ -68,7 +69,7 @@ def evaluate(
 
     Each slice is computed whole before its first commit, and its verdicts are committed before its outputs, so whoever
     sees new results sees their verdicts. Raises :class:`UsageError` if a part of a table of other columns would be
-    replaced.
+    replaced, and :class:`EnvironmentUnfit` as ``fence`` does.
     """
     found.engine["java"] = _java_version(spark)
     require_client(spark, lakehouse)
@@ -81,7 +82,7 @@ def evaluate(
             of_part = Findings()
             try:
                 evaluator = _Evaluator(part, job, lakehouse, spark, of_part)
-                for name, more in evaluator.run(run_id, progress).items():
+                for name, more in evaluator.run(fence, progress).items():
                     counted[name] = counted.get(name, NO_ROWS) + more
             except BaseException as error:
                 if part.output.from_us is not None and part is not plan.parts[0]:
@@ -149,18 +150,18 @@ class _Evaluator:
     def references(self) -> dict[str, DataFrame]:
         return read_references(self._spark, self._job, self._plan, self._lakehouse)
 
-    def run(self, run_id: str, progress: Callable[[str], None]) -> Mapping[str, Counted]:
+    def run(self, fence: Fence, progress: Callable[[str], None]) -> Mapping[str, Counted]:
         """Run every stage; the rows of each output, by table."""
         with ExitStack() as kept:
             kept.enter_context(_enough_tasks(self._spark, self._plan))
             for stage in stages_of(self._plan):
                 sentence = describe(stage)
                 progress(sentence)
-                with span(_SPANS[type(stage)], run_id=run_id, stage=sentence):
-                    self._evaluate(stage, kept, run_id)
+                with span(_SPANS[type(stage)], run_id=fence.row["run_id"], stage=sentence):
+                    self._evaluate(stage, kept, fence)
         return self._results.counted
 
-    def _evaluate(self, stage: Stage, kept: ExitStack, run_id: str) -> None:
+    def _evaluate(self, stage: Stage, kept: ExitStack, fence: Fence) -> None:
         match stage:
             case KeepSummary(one):
                 summaries.keep(self._lakehouse, one.input, one.unsaved)
@@ -171,18 +172,18 @@ class _Evaluator:
             case Compute():
                 self._results = self.compute(stage, kept)
             case Replace(one):
-                self._write(one.table, one.table, run_id)
+                self._write(one.table, one.table, fence)
             case WriteAside(one):
-                self._write(one.table, stage.place, run_id)
+                self._write(one.table, stage.place, fence)
             case _ as never:
                 assert_never(never)
 
-    def _write(self, name: str, place: str, run_id: str) -> None:
+    def _write(self, name: str, place: str, fence: Fence) -> None:
         """Replace the output range of the table ``place`` by the results of ``name``."""
         plan, found, results, layout = self._plan, self._found, self._results, dict(result_tables(self._job))[name]
-        about = {"tailrace": "preview" if plan.preview else "replay", "run_id": run_id}
+        about = {"tailrace": "preview" if plan.preview else "replay", "run_id": fence.row["run_id"]}
         found.versions_written[place] = replace_range(
-            results.tables[name], self._lakehouse, place, layout, plan.output, about
+            results.tables[name], self._lakehouse, place, layout, plan.output, about, fence.check
         )
         found.rows_written[place] = results.rows[name]
 

@@ -56,7 +56,7 @@ def promote(
     """
     place = Lakehouse.at(lakehouse)
     place.require_writable()
-    runs.abandon_dead(place, job.name)
+    runs.abandon_dead(place, job)
     preview = find_preview(place, job.name, name)
     changes = [*_changes_of_inputs(place, job, preview), *_changes_of_results(place, job, preview)]
     if changes:
@@ -68,7 +68,8 @@ def promote(
             row["versions_written"][table] = _put(place, preview, table, layout, row["run_id"], spark)
             row["rows_written"][table] = preview.run["rows_written"][preview.side_table(table)]
     except BaseException as error:
-        runs.record(place, {**row, "status": runs.FAILED, "error": str(error), "finished_at": datetime.now(UTC)})
+        failed = runs.unfinished(place, job, row, str(error) or type(error).__name__)
+        runs.record(place, {**failed, "status": runs.FAILED, "finished_at": datetime.now(UTC)})
         raise
     row |= {"status": runs.SUCCEEDED, "finished_at": datetime.now(UTC)}
     runs.record(place, row)
@@ -159,10 +160,7 @@ def _put(
         return done[0]
     rows = _rows(lakehouse, preview, name, spark, by_driver=is_plain(table))
     about = {"tailrace": "replay", "run_id": run_id, "preview": preview.run_id}
-    version = replace_range(rows, lakehouse, name, layout, preview.output, about, unchanged)
-    # Spark merges commits that do not conflict in its eyes: whoever came in between is named
-    unchanged(lakehouse.open(name, version))
-    return version
+    return replace_range(rows, lakehouse, name, layout, preview.output, about, unchanged)
 
 
 def _rows(
