@@ -22,7 +22,7 @@ from pipelines.lakehouse import runs
 from pipelines.lakehouse.commits import commits, described, metadata_of
 from pipelines.lakehouse.compact import is_compaction
 from pipelines.lakehouse.layout import Layout, arrivals_table, references_table, result_tables
-from pipelines.lakehouse.log_changes import changes_since_run
+from pipelines.lakehouse.log_changes import LogChanges, changes_since_run, logs_of
 from pipelines.lakehouse.previews import Preview, drop_preview, find_preview
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.replay.builder import LogReads
@@ -101,7 +101,8 @@ def _changes_of_inputs(lakehouse: Lakehouse, job: Job, preview: Preview) -> Iter
         yield "the job file changed"
         return
     matter, read_then = LogReads(job, lakehouse).that_matter(preview.output), preview.run["versions_read"]
-    for table, change in changes_since_run(lakehouse, job, preview.run):
+    logs = {name: LogChanges(log) for name, log in logs_of(lakehouse, job).items()}
+    for table, change in changes_since_run(logs, preview.run):
         if change.touches(matter.from_us, matter.to_us):
             yield f"arrivals of {table} were {change.what}"
     for reference in job.references:
