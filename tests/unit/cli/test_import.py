@@ -481,6 +481,23 @@ def test_a_field_compared_with_a_whole_number_may_have_fractions(
     }
 
 
+def test_fields_of_documents_that_are_put_together_belong_to_the_one_that_nobody_wrote_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stages = [
+        {"$unwind": "$items"},
+        {"$replaceRoot": {"newRoot": {"$mergeObjects": ["$items", {"order": "$id"}]}}},
+        {"$match": {"qty": {"$gt": 0}, "order": "x"}},
+    ]
+    (tmp_path / "items.json").write_text(json.dumps([SOURCE, *stages, {"$emit": {"connectionName": "k"}}]))
+    imported(capsys, "atlas", tmp_path / "items.json", "--out", tmp_path / "out")
+    assert columns(job_in(tmp_path / "out", "items"), "solar") == {
+        "at": "timestamp",
+        "items": "array<struct<`qty`: double>>",
+        "id": "string",
+    }
+
+
 def test_samples_leave_nothing_to_guess(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "solar.json").write_text(json.dumps(PROCESSOR))
     sample = '{"at": {"$date": "2026-01-01T00:00:00Z"}, "device": "a", "obs": {"watts": {"$numberLong": "5"}}}\n'
