@@ -87,3 +87,20 @@ def test_an_arrival_log_is_a_sample_of_its_payload_for_a_pipeline(
     )
     assert found["refusals"] == []
     assert columns(job_in(tmp_path / "out", "p"), "hub") == {"n": "bigint"}
+
+
+def test_fields_of_documents_that_are_put_together_belong_to_the_one_that_nobody_wrote_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stages = [
+        {"$unwind": "$items"},
+        {"$replaceRoot": {"newRoot": {"$mergeObjects": ["$items", {"order": "$id"}]}}},
+        {"$match": {"qty": {"$gt": 0}, "order": "x"}},
+    ]
+    (tmp_path / "items.json").write_text(json.dumps([SOURCE, *stages, {"$emit": {"connectionName": "k"}}]))
+    imported(capsys, "atlas", tmp_path / "items.json", "--out", tmp_path / "out")
+    assert columns(job_in(tmp_path / "out", "items"), "solar") == {
+        "at": "timestamp",
+        "items": "array<struct<`qty`: double>>",
+        "id": "string",
+    }
