@@ -66,8 +66,7 @@ def test_a_million_messages_in_four_partitions_are_taken_in_bounded_memory(broke
 _MEASURED = """
 import resource, sys
 from pathlib import Path
-from source_kills import MOMENTS, killed
-from source_rows import source_job, ingest
+from source_rows import ingest, source_job
 
 summary = ingest(source_job(sys.argv[1]), Path(sys.argv[2]))
 print(summary.appended, summary.quarantined, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
