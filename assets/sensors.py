@@ -100,7 +100,7 @@ def lost_sensor(job_name: str, path: Path, lakehouse: Lakehouse, *, started: boo
         if isinstance(job, dg.SkipReason):
             return job
         try:
-            abandon_dead(lakehouse, job.name)
+            abandon_dead(lakehouse, job)
             ledger = runs_of(lakehouse, job.name)
         except TailraceError as error:
             return dg.SkipReason(f"the lakehouse cannot be read: {error}")

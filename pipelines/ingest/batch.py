@@ -43,6 +43,7 @@ from pipelines.lakehouse.compact import compact
 from pipelines.lakehouse.layout import arrivals_table, quarantine_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import LOG_COLUMNS, SOURCE_TIME, alike, arrivals_schema
+from pipelines.runtime.telemetry import traced
 
 COUNTS = ("appended", "quarantined", "duplicates", "held_at_last")
 """What the metadata of a batch's commit, and the ledger, count."""
@@ -104,6 +105,7 @@ class IngestSummary:
         }
 
 
+@traced("tailrace.ingest")
 def ingest(
     job: Job,
     input: str,

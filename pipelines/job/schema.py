@@ -53,10 +53,16 @@ def _tolerance_us(value: Any) -> int | None:
     return None if value == "unbounded" else _not_negative(value)
 
 
+def _null_by_name(value: Any) -> Any:
+    """YAML reads ``null`` without quotes as no value."""
+    return "null" if value is None else value
+
+
 Duration = Annotated[int, BeforeValidator(_duration_us)]
 NotNegative = Annotated[int, BeforeValidator(_not_negative)]
 Positive = Annotated[int, BeforeValidator(_positive)]
 Instant = Annotated[int, BeforeValidator(_instant_us)]
+OnCastError = Annotated[Literal["fail", "null", "drop_row"], BeforeValidator(_null_by_name)]
 Guard = Annotated[int | None, BeforeValidator(_guard_us)]
 Tolerance = Annotated[int | None, BeforeValidator(_tolerance_us)]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
@@ -253,7 +259,7 @@ class JobSection(Section):
     references: dict[Name, ReferenceSection] = {}
     functions: dict[Identifier, str | FunctionSection] = {}
     string_comparison: Literal["exact", "ignore_case"] = "exact"
-    on_cast_error: Literal["fail", "null", "drop_row"] = "fail"
+    on_cast_error: OnCastError = "fail"
     query: QuerySection
     end_of_log: Literal["flush", "hold"] | None = None
     strict_limits: bool = False

@@ -55,7 +55,8 @@ class Preview:
     @property
     def expires_at(self) -> datetime:
         """When the next preview of the job removes it."""
-        return self.run["finished_at"] + timedelta(days=days_kept())  # type: ignore[no-any-return]
+        finished_at: datetime = self.run["finished_at"]
+        return finished_at + timedelta(days=days_kept())
 
     def side_table(self, table: str) -> str:
         """The name of the side table of ``table``."""

@@ -1,7 +1,8 @@
 """The run ledger: one row a plan executed, written before the work begins and replaced when it ends.
 
 A run that was killed stays ``running``; the next run of the same job on the same machine sees that its process is gone
-and marks it ``abandoned``. The tables that a run committed are in ``versions_written``, and in each commit's metadata.
+and marks it ``abandoned``. The tables that a run committed are in ``versions_written``, also where it did not come to
+its end: each commit's metadata names the run.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
+from pipelines.core.model import Job
 from pipelines.lakehouse.arrival_log import data_files
 from pipelines.lakehouse.arrow import plain_rows, read_stream
-from pipelines.lakehouse.commits import commit
+from pipelines.lakehouse.commits import commit, committed_by
 from pipelines.lakehouse.compact import COMPACTION
+from pipelines.lakehouse.layout import output_tables, reconciliations_table, result_tables
 from pipelines.lakehouse.root import RUNS, Lakehouse
 from pipelines.lakehouse.schema import RUNS as COLUMNS
-from pipelines.runtime import run_log
+from pipelines.runtime import run_log, telemetry
 
 RUNNING, SUCCEEDED, FAILED, ABANDONED = "running", "succeeded", "failed", "abandoned"
 _ATTEMPTS = 10
@@ -50,6 +53,8 @@ def record(lakehouse: Lakehouse, row: Mapping[str, Any]) -> None:
     run_log.log_event(
         str(row["run_id"]), str(row["job"]), str(row["status"]), **{name: row.get(name) for name in _LOGGED}
     )
+    if row["status"] != RUNNING:
+        telemetry.count_run(row)
 
 
 def _compact(lakehouse: Lakehouse, job_name: str) -> None:
@@ -80,17 +85,26 @@ def last_succeeded(lakehouse: Lakehouse, job_name: str, kind: str = "replay") ->
     return found[-1] if found else None
 
 
-def abandon_dead(lakehouse: Lakehouse, job_name: str) -> list[str]:
-    """Mark runs whose process on this machine is gone; their ids."""
+def abandon_dead(lakehouse: Lakehouse, job: Job) -> list[str]:
+    """Mark runs whose process on this machine is gone, with what they have committed; their ids."""
     host = socket.gethostname()
     dead = []
-    for run in runs_of(lakehouse, job_name):
+    for run in runs_of(lakehouse, job.name):
         owner, _, process_id = (run["process"] or "").rpartition("/")
         if run["status"] == RUNNING and owner == host and not _alive(int(process_id)):
             what = "its process is gone; run the range again, which replaces what it left"
-            record(lakehouse, {**run, "status": ABANDONED, "error": what})
+            record(lakehouse, {**unfinished(lakehouse, job, run, what), "status": ABANDONED})
             dead.append(run["run_id"])
     return dead
+
+
+def unfinished(lakehouse: Lakehouse, job: Job, run: Mapping[str, Any], error: str) -> dict[str, Any]:
+    """The row of a run that did not come to its end: ``error``, and the tables that have its rows all the same."""
+    tables = [name for name, _ in result_tables(job)] + [reconciliations_table(job, one) for one in output_tables(job)]
+    written = dict(run.get("versions_written") or {})
+    written |= committed_by(lakehouse, tables, run["run_id"], run["started_at"])
+    left = ", ".join(f"{name} (version {version})" for name, version in written.items())
+    return {**run, "error": f"{error}; it has written {left}" if left else error, "versions_written": written}
 
 
 def this_process() -> str:

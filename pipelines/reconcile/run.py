@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -14,6 +17,7 @@ from pipelines.core.errors import UsageError
 from pipelines.core.model import EVERYTHING, Job, OutputRange
 from pipelines.core.time import to_datetime
 from pipelines.lakehouse import runs
+from pipelines.lakehouse.fence import Fence
 from pipelines.lakehouse.layout import (
     WINDOWS,
     OutputTable,
@@ -37,12 +41,14 @@ from pipelines.reconcile.result import Reconciliation
 from pipelines.replay.collect import to_arrow
 from pipelines.replay.size import MOST_ROWS, is_plain
 from pipelines.replay.write import check_columns, replace_range, with_day
+from pipelines.runtime.telemetry import traced
 
 KIND = "reconcile"
 STEPS = 5
 """How often :func:`reconcile` calls ``progress``."""
 
 
+@traced("tailrace.reconcile")
 def reconcile(
     job: Job,
     output: OutputRange,
@@ -67,6 +73,7 @@ def reconcile(
 
     spark = spark or session()
     require_client(spark, lakehouse)
+    runs.abandon_dead(lakehouse, job)
     started = datetime.now(UTC)
     progress("comparing")
     notes: list[str] = []
@@ -76,8 +83,14 @@ def reconcile(
     if live.lacking:
         notes.append(f"{live.name} has no {', '.join(live.lacking)}: not compared")
     values = tuple(column for column in replay.columns if column not in (*keys, *live.lacking))
-    metadata = {"tailrace": KIND, "run_id": uuid.uuid4().hex}
+    table = reconciliations_table(job, one)
+    versions_read = {one.table: version} | ({} if live.version is None else {live.name: live.version})
+    row = _ledger_row(job, output, live.name, versions_read, started)
+    before = lakehouse.open(table)
+    fence = Fence(lakehouse, row, {table: None if before is None else before.version()})
+    runs.record(lakehouse, row)
     with ExitStack() as persisted:
+        persisted.push(partial(_failed, lakehouse, job, row))
         sides = Sides(job, one, output, replay, live.rows, keys, values)
         compared = sides.compared().persist()
         persisted.callback(compared.unpersist)
@@ -94,8 +107,7 @@ def reconcile(
             recorded = _recorded(lakehouse, job) if against is None else set()
             differing = with_causes(scope, compared, equal, recorded)
         progress("writing")
-        table = reconciliations_table(job, one)
-        written = _write(lakehouse, table, sides, differing, sum(counts.values()), metadata)
+        written = _write(lakehouse, table, sides, differing, sum(counts.values()), fence)
     shown = "reconciliations" if one.layout is WINDOWS else f"reconciliations/{one.output}"
     rows = rows_of(job, shown, lakehouse, output)
     assert rows is not None, "they were just written"
@@ -108,9 +120,10 @@ def reconcile(
         notes=tuple(notes),
         table=table,
         version=written,
-        versions_read={one.table: version} | ({} if live.version is None else {live.name: live.version}),
+        versions_read=versions_read,
     )
-    _record(lakehouse, job, result, metadata["run_id"], started)
+    done = {"versions_written": {table: written}, "rows_written": {table: result.differing}}
+    runs.record(lakehouse, {**row, **done, "status": runs.SUCCEEDED, "finished_at": datetime.now(UTC)})
     return result
 
 
@@ -130,9 +143,7 @@ def _recorded(lakehouse: Lakehouse, job: Job) -> set[str]:
     return {run["job_fingerprint"] for run in live[-1:] if run["job_fingerprint"]} - {job.fingerprint}
 
 
-def _write(
-    lakehouse: Lakehouse, name: str, sides: Sides, differing: DataFrame, number: int, metadata: dict[str, str]
-) -> int:
+def _write(lakehouse: Lakehouse, name: str, sides: Sides, differing: DataFrame, number: int, fence: Fence) -> int:
     """Replace the rows of the range, ``number`` of them; few are taken from Spark and written here."""
     layout = sides.one.layout
     found = differing.select(*sides.columns)
@@ -143,30 +154,34 @@ def _write(
     check_columns(lakehouse, name, frame, sides.output)
     by_driver = number <= MOST_ROWS and is_plain(lakehouse.open(name))
     rows = to_arrow(frame) if by_driver else frame
-    return replace_range(rows, lakehouse, name, layout, sides.output, metadata)
+    about = {"tailrace": KIND, "run_id": fence.row["run_id"]}
+    return replace_range(rows, lakehouse, name, layout, sides.output, about, fence.check)
 
 
-def _record(lakehouse: Lakehouse, job: Job, result: Reconciliation, run_id: str, started: datetime) -> None:
-    """One row in the ledger, so that a reader knows which range was compared with what."""
-    ends = {"output_from": result.output.from_us, "output_to": result.output.to_us}
-    runs.record(
-        lakehouse,
-        {
-            "run_id": run_id,
-            "job": job.name,
-            "kind": KIND,
-            "reason": f"against {result.against}",
-            "status": runs.SUCCEEDED,
-            "job_fingerprint": job.fingerprint,
-            **{name: None if us is None else to_datetime(us) for name, us in ends.items()},
-            "versions_read": result.versions_read,
-            "versions_written": {result.table: result.version},
-            "rows_written": {result.table: result.differing},
-            "started_at": started,
-            "finished_at": datetime.now(UTC),
-            "process": runs.this_process(),
-        },
-    )
+def _ledger_row(
+    job: Job, output: OutputRange, against: str, versions_read: Mapping[str, int], started: datetime
+) -> dict[str, Any]:
+    """The row in the ledger, from which a reader knows which range was compared with what."""
+    ends = {"output_from": output.from_us, "output_to": output.to_us}
+    return {
+        "run_id": uuid.uuid4().hex,
+        "job": job.name,
+        "kind": KIND,
+        "reason": f"against {against}",
+        "status": runs.RUNNING,
+        "job_fingerprint": job.fingerprint,
+        **{name: None if us is None else to_datetime(us) for name, us in ends.items()},
+        "versions_read": versions_read,
+        "started_at": started,
+        "process": runs.this_process(),
+    }
+
+
+def _failed(lakehouse: Lakehouse, job: Job, row: Mapping[str, Any], _: object, error: object, __: object) -> None:
+    """Record how the run ended, where a block ends in an error."""
+    if error is not None:
+        failed = runs.unfinished(lakehouse, job, row, str(error) or type(error).__name__)
+        runs.record(lakehouse, {**failed, "status": runs.FAILED, "finished_at": datetime.now(UTC)})
 
 
 def _replayed(

@@ -31,7 +31,7 @@ WINDOWS = dg.AssetKey(["tolls", "windows"])
 
 
 class World:
-    """A job folder, a lakehouse with nine days of arrivals, and a Dagster instance on disk."""
+    """A job folder, a lakehouse with nine days of arrivals, and a Dagster instance in memory."""
 
     def __init__(self, folder: Path, jobs: Path, instance: dg.DagsterInstance) -> None:
         self.folder, self.jobs, self.instance = folder, jobs, instance
@@ -116,9 +116,7 @@ def instant(day: str | None) -> datetime | None:
 
 @pytest.fixture
 def world(tmp_path: Path, jobs: Path) -> Iterator[World]:
-    home = tmp_path / "instance"
-    home.mkdir()
-    with dg.DagsterInstance.local_temp(str(home)) as instance:
+    with dg.DagsterInstance.ephemeral() as instance:
         yield World(tmp_path, jobs, instance)
 
 

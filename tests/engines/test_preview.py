@@ -167,24 +167,24 @@ def test_promotion_is_refused_after_a_change_of_the_job_file(lakehouse: Lakehous
         promote(JOB, "night", lakehouse, spark=spark)
 
 
-@pytest.mark.parametrize("writer", ["driver", "spark"])
+@pytest.mark.parametrize(("writer", "moment"), [("driver", "_ledger_row"), ("driver", "_rows"), ("spark", "_rows")])
 def test_a_replay_that_commits_during_a_promotion_is_named(
-    writer: str, lakehouse: Lakehouse, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    writer: str, moment: str, lakehouse: Lakehouse, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if writer == "spark":
         monkeypatch.setattr(promoting, "MOST_ROWS", -1)
     _preview(spark, lakehouse, DROPS)
-    rows_at_first = promoting._rows
+    then = getattr(promoting, moment)
 
-    def meanwhile(place: Lakehouse, preview: previews.Preview, name: str, *rest: Any, **more: Any) -> Any:
-        if name == "windows/cars":
-            table = place.open(name)
+    def meanwhile(*given: Any, **more: Any) -> Any:
+        if moment != "_rows" or "windows/cars" in given:
+            table = lakehouse.open("windows/cars")
             assert table is not None
             about = CommitProperties(custom_metadata={"tailrace": "replay", "run_id": "other"})
             write_deltalake(table, table.to_pyarrow_table(), mode="overwrite", commit_properties=about)
-        return rows_at_first(place, preview, name, *rest, **more)
+        return then(*given, **more)
 
-    monkeypatch.setattr(promoting, "_rows", meanwhile)
+    monkeypatch.setattr(promoting, moment, meanwhile)
     windows = _results(lakehouse)["windows"]
     with pytest.raises(EnvironmentUnfit, match=r"windows/cars was changed in version 1 \(replay, run other\)"):
         promote(DROPS, "night", lakehouse, spark=spark)

@@ -18,6 +18,7 @@ from random import Random
 
 from deltalake import DeltaTable
 
+from pipelines.ingest.batch import ingest
 from pipelines.job.load import parse_job
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import runs_of
@@ -65,7 +66,7 @@ class Bench:
         self.start = folder / "start"
         for number in range(operation.batches):
             self._records("batch.jsonl", number * 20, 20)
-            self._run(("ingest", "--input", "cars", "batch.jsonl"), self.start)
+            ingest(JOB, "cars", [folder / "batch.jsonl"], self.start)
         self.before = contents(self.start)
         control = self._copy("control")
         began = time.monotonic()
