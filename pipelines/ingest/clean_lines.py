@@ -25,7 +25,7 @@ _SMALLEST = 1 << 16
 _OPENINGS = 200
 """Brackets that open in one line, at most: neither parser has to nest deeper."""
 _ARROW_BLOCK = 1 << 20
-_NEWLINE, _OBJECT, _ARRAY = b"\n{["
+_NEWLINE, _RETURN, _OBJECT, _OBJECT_END, _ARRAY = b"\n\r{}["
 _NO_JSON_NUMBER = re.compile(rb"[:,\[\s]-?(?:NaN|Inf)")
 _WHOLE_NEGATIVE_ZERO = re.compile(rb"-0[,}\]\s]")
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -117,21 +117,19 @@ def _json_type(kind: pa.DataType) -> pa.DataType | None:
 def _objects(body: bytes) -> int | None:
     """How many lines there are, if each begins with ``{`` and ends with ``}``, so that no object goes over its end,
     and none nests deeply; else None."""
-    lines = body.count(b"\n") + 1
-    between = body.count(b"}\n{") + body.count(b"}\r\n{")
-    if not body.startswith(b"{") or not body.endswith(b"}") or between + 1 != lines:
-        return None
-    openings = body.count(b"{") + body.count(b"[")
-    too_deep = openings - lines > _OPENINGS and _most_openings(body) > _OPENINGS
-    return None if too_deep else lines
-
-
-def _most_openings(body: bytes) -> int:
-    """How many brackets open in one line, at most."""
     text = np.frombuffer(body, np.uint8)
-    first = np.r_[0, np.flatnonzero(text == _NEWLINE) + 1]
+    ends = np.flatnonzero(text == _NEWLINE)
+    last, first = np.r_[ends, len(text)] - 1, np.r_[0, ends + 1]
+    if not len(text) or first[-1] == len(text):
+        return None
+    last -= text[last] == _RETURN
+    if (text[first] != _OBJECT).any() or (text[last] != _OBJECT_END).any():
+        return None
     openings = (text == _OBJECT) | (text == _ARRAY)
-    return int(np.add.reduceat(openings, first, dtype=np.int64).max())
+    too_deep = np.count_nonzero(openings) - len(first) > _OPENINGS and (
+        np.add.reduceat(openings, first, dtype=np.int64).max() > _OPENINGS
+    )
+    return None if too_deep else len(first)
 
 
 def _is_exact(column: pa.Array, kind: pa.DataType, body: bytes) -> bool:

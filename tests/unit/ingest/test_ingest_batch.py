@@ -493,3 +493,23 @@ def test_a_log_of_other_columns_is_not_mixed_up(tmp_path: Path) -> None:
 
 
 _COLUMNS = "at TIMESTAMP, booth STRING, n INT, x DOUBLE"
+
+
+def test_properties_that_a_struct_does_not_name_are_counted_by_their_path(tmp_path: Path) -> None:
+    of = job(
+        "at TIMESTAMP, booth STRING, place STRUCT<lat: DOUBLE>, stops ARRAY<STRUCT<n: INT>>,"
+        " by MAP<STRING, STRUCT<n: INT>>"
+    )
+    order = {"input_partition": 0, "arrival_time": "2026-01-01T12:00:00Z"}
+    records = [
+        {**order, "sequence": 1, "place": {"LAT": 1.0, "alt": 5, "geo": {"x": 1}}},
+        {**order, "sequence": 2, "place": {"alt": 6}, "stops": [{"n": 1, "m": 2}, {"m": 3}, None]},
+        {**order, "sequence": 3, "place": None, "stops": [], "by": {"a": {"n": 1}, "b": {"k": 1}}},
+    ]
+    file = lines(tmp_path / "cars.jsonl", *records)
+    assert ingest(of, "cars", [file], tmp_path / "lakehouse").warnings == (
+        "'by.k' is not a column of input cars; it was ignored in 1 record(s)",
+        "'place.alt' is not a column of input cars; it was ignored in 2 record(s)",
+        "'place.geo' is not a column of input cars; it was ignored in 1 record(s)",
+        "'stops.m' is not a column of input cars; it was ignored in 1 record(s)",
+    )
