@@ -8,7 +8,9 @@ from pipelines.core.errors import EnvironmentUnfit, TailraceError
 
 _FILE = re.compile(r"[^\s'\":]*\.parquet")
 _MISSING = re.compile(r"not found|PATH_NOT_FOUND|does not exist|NotFoundException", re.IGNORECASE)
-_DAMAGED = re.compile(r"magic bytes|not a Parquet file|corrupt|deserialize|unexpected end|footer|FAILED_READ_FILE")
+_DAMAGED = re.compile(
+    r"magic bytes|not a Parquet file|corrupt|deserialize|unexpected end|footer|FAILED_READ_FILE(?!\.FILE_NOT_EXIST)"
+)
 _REFUSED = re.compile(
     "No space left on device|Disk quota exceeded|File too large|Read-only file system|Permission denied"
     "|Operation not permitted",

@@ -44,6 +44,18 @@ def test_a_refusal_of_the_storage_is_one_sentence_with_what_to_do(text: str, mea
     assert found.__notes__ == ["it has written windows/cars (version 3)"]
 
 
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        ("[FAILED_READ_FILE.FILE_NOT_EXIST] Error while reading file a/b.parquet. File does not exist.", "missing"),
+        ("[FAILED_READ_FILE.NO_HINT] Error while reading file a/b.parquet.", "damaged"),
+        ("Parquet magic bytes not found in footer of a/b.parquet", "damaged"),
+    ],
+)
+def test_a_data_file_that_is_gone_is_missing_and_one_that_cannot_be_read_is_damaged(text: str, state: str) -> None:
+    assert str(explained(OSError(text))).startswith(f"the data file a/b.parquet of the lakehouse is {state};")
+
+
 def test_an_error_that_is_a_sentence_already_stays_as_it_is() -> None:
     assert explained(UsageError("Permission denied")) is None
     assert explained(ValueError("something else")) is None
