@@ -10,13 +10,15 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 
+from pipelines.core.errors import TailraceError
 from pipelines.core.model import Job
 from pipelines.lakehouse.arrival_log import data_files
 from pipelines.lakehouse.arrow import plain_rows, read_stream
@@ -32,6 +34,8 @@ _ATTEMPTS = 10
 _LOGGED = ("kind", "reason", "error", "output_from", "output_to", "started_at", "finished_at", "rows_written", "cost")
 """Columns that a line of the log has, too."""
 _MOST_FILES = 64
+_UNRECORDED: set[str] = set()
+"""Runs of this process that have ended and are still running by the ledger."""
 
 
 def record(lakehouse: Lakehouse, row: Mapping[str, Any]) -> None:
@@ -91,14 +95,38 @@ def abandon_dead(lakehouse: Lakehouse, job: Job) -> list[str]:
     dead = []
     for run in runs_of(lakehouse, job.name):
         owner, _, process_id = (run["process"] or "").rpartition("/")
-        if run["status"] == RUNNING and owner == host and not _alive(int(process_id)):
-            what = "its process is gone; run the range again, which replaces what it left"
-            record(lakehouse, {**unfinished(lakehouse, job, run, what), "status": ABANDONED})
+        if run["status"] != RUNNING or owner != host:
+            continue
+        ended = run["run_id"] in _UNRECORDED
+        if ended or not _alive(int(process_id)):
+            why = "its end could not be recorded" if ended else "its process is gone"
+            what = f"{why}; run the range again, which replaces what it left"
+            record(lakehouse, {**_unfinished(lakehouse, job, run, what), "status": ABANDONED})
             dead.append(run["run_id"])
     return dead
 
 
-def unfinished(lakehouse: Lakehouse, job: Job, run: Mapping[str, Any], error: str) -> dict[str, Any]:
+def record_failure(lakehouse: Lakehouse, job: Job, row: Mapping[str, Any], error: BaseException) -> None:
+    """Record that a run failed, with what it wrote."""
+    first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    what = "; ".join([first_line, *getattr(error, "__notes__", ())])
+    with noted(str(row["run_id"]), error):
+        failed = _unfinished(lakehouse, job, row, what)
+        record(lakehouse, {**failed, "status": FAILED, "finished_at": datetime.now(UTC)})
+
+
+@contextlib.contextmanager
+def noted(run_id: str, error: BaseException) -> Iterator[None]:
+    """A block that records the end of a run. Where the ledger cannot be written either, a note of ``error`` says so."""
+    try:
+        yield
+    except (TailraceError, DeltaError, OSError) as unrecorded:
+        line = (str(unrecorded).splitlines() or [type(unrecorded).__name__])[0]
+        _UNRECORDED.add(run_id)
+        error.add_note(f"the run ledger could not be written either and still has the run as running: {line}")
+
+
+def _unfinished(lakehouse: Lakehouse, job: Job, run: Mapping[str, Any], error: str) -> dict[str, Any]:
     """The row of a run that did not come to its end: ``error``, and the tables that have its rows all the same."""
     tables = [name for name, _ in result_tables(job)] + [reconciliations_table(job, one) for one in output_tables(job)]
     written = dict(run.get("versions_written") or {})

@@ -89,10 +89,11 @@ def stream(
     run.record(runs.RUNNING)
     try:
         run.go(spark)
+        return run.record(runs.SUCCEEDED)
     except BaseException as error:
-        run.record(runs.FAILED, error)
+        with runs.noted(run.run_id, error):
+            run.record(runs.FAILED, error)
         raise
-    return run.record(runs.SUCCEEDED)
 
 
 @dataclass

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from pipelines.lakehouse.layout import (
     row_keys,
     table_columns,
 )
+from pipelines.lakehouse.owned_ranges import origins
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import rows_of
 from pipelines.lakehouse.spark_client import require_client
@@ -88,9 +88,7 @@ def reconcile(
     row = _ledger_row(job, output, live.name, versions_read, started)
     before = lakehouse.open(table)
     fence = Fence(lakehouse, row, {table: None if before is None else before.version()})
-    runs.record(lakehouse, row)
-    with ExitStack() as persisted:
-        persisted.push(partial(_failed, lakehouse, job, row))
+    with _in_ledger(lakehouse, job, row), ExitStack() as persisted:
         sides = Sides(job, one, output, replay, live.rows, keys, values)
         compared = sides.compared().persist()
         persisted.callback(compared.unpersist)
@@ -108,10 +106,11 @@ def reconcile(
             differing = with_causes(scope, compared, equal, recorded)
         progress("writing")
         written = _write(lakehouse, table, sides, differing, sum(counts.values()), fence)
+        row |= {"versions_written": {table: written}, "rows_written": {table: sum(counts.values())}}
     shown = "reconciliations" if one.layout is WINDOWS else f"reconciliations/{one.output}"
     rows = rows_of(job, shown, lakehouse, output)
     assert rows is not None, "they were just written"
-    result = Reconciliation.of(
+    return Reconciliation.of(
         rows,
         job=job.name,
         against=live.name,
@@ -122,9 +121,6 @@ def reconcile(
         version=written,
         versions_read=versions_read,
     )
-    done = {"versions_written": {table: written}, "rows_written": {table: result.differing}}
-    runs.record(lakehouse, {**row, **done, "status": runs.SUCCEEDED, "finished_at": datetime.now(UTC)})
-    return result
 
 
 def _identity(job: Job, one: OutputTable, output: OutputRange) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -177,11 +173,16 @@ def _ledger_row(
     }
 
 
-def _failed(lakehouse: Lakehouse, job: Job, row: Mapping[str, Any], _: object, error: object, __: object) -> None:
-    """Record how the run ended, where a block ends in an error."""
-    if error is not None:
-        failed = runs.unfinished(lakehouse, job, row, str(error) or type(error).__name__)
-        runs.record(lakehouse, {**failed, "status": runs.FAILED, "finished_at": datetime.now(UTC)})
+@contextmanager
+def _in_ledger(lakehouse: Lakehouse, job: Job, row: dict[str, Any]) -> Iterator[None]:
+    """A block during which the ledger has ``row`` as running; afterwards the run, ``row`` by then, has an end."""
+    runs.record(lakehouse, row)
+    try:
+        yield
+        runs.record(lakehouse, {**row, "status": runs.SUCCEEDED, "finished_at": datetime.now(UTC)})
+    except BaseException as error:
+        runs.record_failure(lakehouse, job, row, error)
+        raise
 
 
 def _replayed(
@@ -207,7 +208,5 @@ def _replayed(
             f"the table {name} has no column '{lacking[0]}': the job file changed since the replay",
             hint="replay again, without --from and --to",
         )
-    last = runs.last_succeeded(lakehouse, job.name)
-    if last is not None and last["job_fingerprint"] != job.fingerprint:
-        notes.append("the job file changed since the last replay: replay again to compare the results of the new one")
+    notes += [f"{text}; replay again" for text in origins(runs.runs_of(lakehouse, job.name), job, output)]
     return frame.select(*wanted), table.version()

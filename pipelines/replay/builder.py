@@ -13,15 +13,17 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from pipelines.core.errors import UsageError, did_you_mean
+from pipelines.core.intervals import outside
 from pipelines.core.model import EVERYTHING, Input, Job, OutputRange
 from pipelines.core.time import DAY, MAX_INSTANT_US, MIN_INSTANT_US, day_of, format_instant
 from pipelines.lakehouse.arrival_log import LogFile, data_files, end_of_log, log_files, shows_all_rows
 from pipelines.lakehouse.cache.summaries import Summed
 from pipelines.lakehouse.layout import Layout, arrivals_table, references_table, result_tables, summaries_table
 from pipelines.lakehouse.log_history import LogHistory
+from pipelines.lakehouse.owned_ranges import origins
 from pipelines.lakehouse.reference_data import open_reference
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.lakehouse.runs import last_succeeded
+from pipelines.lakehouse.runs import runs_of
 from pipelines.lakehouse.schema import alike, arrivals_schema
 from pipelines.lakehouse.sorted_files import sorted_files
 from pipelines.plan.bounded_reads import BoundedReads, bounded_reads, why_whole_log
@@ -303,15 +305,12 @@ def _day_touched(day: object, output: OutputRange) -> bool:
 
 
 def _notes(lakehouse: Lakehouse, job: Job, output: OutputRange) -> tuple[str, ...]:
-    """What a person should know before a run: the table also contains results of another definition of the job."""
+    """What a person should know before a run: of what other origin the rows are that the tables keep."""
     if output == EVERYTHING:
         return ()
-    before = last_succeeded(lakehouse, job.name)
-    if before is not None and before["job_fingerprint"] != job.fingerprint:
-        return (
-            "the job file changed since the last replay: outside the range the tables keep what the former one gave",
-        )
-    return ()
+    runs = runs_of(lakehouse, job.name)
+    kept = [sentence for part in outside([EVERYTHING], output) for sentence in origins(runs, job, part)]
+    return tuple(f"outside the range the tables keep other results: {sentence}" for sentence in dict.fromkeys(kept))
 
 
 def _total(counts: list[int | None]) -> int | None:

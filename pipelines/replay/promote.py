@@ -67,12 +67,11 @@ def promote(
         for table, layout in result_tables(job):
             row["versions_written"][table] = _put(place, preview, table, layout, row["run_id"], spark)
             row["rows_written"][table] = preview.run["rows_written"][preview.side_table(table)]
+        row |= {"status": runs.SUCCEEDED, "finished_at": datetime.now(UTC)}
+        runs.record(place, row)
     except BaseException as error:
-        failed = runs.unfinished(place, job, row, str(error) or type(error).__name__)
-        runs.record(place, {**failed, "status": runs.FAILED, "finished_at": datetime.now(UTC)})
+        runs.record_failure(place, job, row, error)
         raise
-    row |= {"status": runs.SUCCEEDED, "finished_at": datetime.now(UTC)}
-    runs.record(place, row)
     drop_preview(place, preview)
     return row
 

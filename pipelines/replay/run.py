@@ -19,7 +19,7 @@ from pipelines import __version__
 from pipelines.core.model import Job, OutputRange
 from pipelines.core.time import from_datetime, to_datetime
 from pipelines.lakehouse import runs
-from pipelines.lakehouse.damage import damaged_file
+from pipelines.lakehouse.damage import explained
 from pipelines.lakehouse.fence import Fence
 from pipelines.lakehouse.layout import result_tables
 from pipelines.lakehouse.previews import PREVIEW, drop_expired, remove_table, side_folder
@@ -105,16 +105,13 @@ def execute(
 
         running = spark or session(short=only_run and plan.writer == "driver")
         evaluate(plan, job, lakehouse, running, Fence(lakehouse, row, plan.versions_before), found, begun)
+        finished_us = _now_us()
+        done = {**row, **found.as_dict(), "status": runs.SUCCEEDED, "finished_at": to_datetime(finished_us)}
+        runs.record(lakehouse, done)
     except BaseException as failure:
-        error = damaged_file(failure) or failure
-        first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        what = "; ".join([first_line, *getattr(failure, "__notes__", ())])
-        failed = runs.unfinished(lakehouse, job, {**row, **found.as_dict()}, what)
-        runs.record(lakehouse, {**failed, "status": runs.FAILED, "finished_at": to_datetime(_now_us())})
+        error = explained(failure) or failure
+        runs.record_failure(lakehouse, job, {**row, **found.as_dict()}, error)
         raise error from failure.__cause__
-    finished_us = _now_us()
-    done = {**row, **found.as_dict(), "status": runs.SUCCEEDED, "finished_at": to_datetime(finished_us)}
-    runs.record(lakehouse, done)
     return RunSummary(row["run_id"], kind, plan, found, started_us, finished_us)
 
 

@@ -282,12 +282,14 @@ def test_a_failure_between_the_two_commits_is_reported_and_repaired_by_running_a
 
     with monkeypatch.context() as patch:
         patch.setattr(evaluate, "replace_range", breaks)
-        with pytest.raises(OSError, match="no space left"):
+        with pytest.raises(EnvironmentUnfit, match="the storage refuses: no space left"):
             replay(changed, EVERYTHING, lakehouse, spark=spark)
     assert _rows(lakehouse, "windows") == _rows(whole[0], "windows")
     failed = runs.runs_of(Lakehouse.at(lakehouse), "cars")[-1]
-    assert (failed["status"], failed["error"]) == ("failed", "no space left on device")
-    assert list(failed["versions_written"]) == ["verdicts/cars"]
+    (version,) = failed["versions_written"].items()
+    assert (failed["status"], version[0]) == ("failed", "verdicts/cars")
+    assert failed["error"].startswith("the storage refuses: no space left on device; ")
+    assert failed["error"].endswith(f"; it has written verdicts/cars (version {version[1]})")
     replay(JOB, EVERYTHING, lakehouse, spark=spark)
     assert _rows(lakehouse, "windows") == _rows(whole[0], "windows")
     assert _rows(lakehouse, "verdicts") == _rows(whole[0], "verdicts")
@@ -456,11 +458,11 @@ def test_a_run_that_fails_in_a_later_slice_names_where_to_go_on(
     _ingest(lakehouse, _records(96))
     plain, days = evaluate.replace_range, []
 
-    def fail(rows: Any, place: Any, name: str, layout: Any, output: OutputRange, about: Any) -> int:
+    def fail(rows: Any, place: Any, name: str, layout: Any, output: OutputRange, *rest: Any) -> int:
         days.append(output.from_us)
         if len(days) > 2:
             raise OSError("disk full")
-        return plain(rows, place, name, layout, output, about)
+        return plain(rows, place, name, layout, output, *rest)
 
     monkeypatch.setattr(evaluate, "replace_range", fail)
     with pytest.raises(OSError, match="disk full"):
@@ -469,7 +471,8 @@ def test_a_run_that_fails_in_a_later_slice_names_where_to_go_on(
     (row,) = runs.runs_of(Lakehouse.at(lakehouse), "cars")
     begun = "2026-01-03T00:00:00Z"
     assert row["status"] == "failed"
-    assert row["error"] == f"disk full; the slices before {begun} are written: --from {begun} goes on there"
+    left = "it has written verdicts/cars (version 0), windows/cars (version 0)"
+    assert row["error"] == f"disk full; the slices before {begun} are written: --from {begun} goes on there; {left}"
     written = _rows(lakehouse, "windows", JOB)
     assert written
     assert all(window["window_end"] < begun for window in written)
