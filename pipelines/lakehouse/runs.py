@@ -42,7 +42,7 @@ def record(lakehouse: Lakehouse, row: Mapping[str, Any]) -> None:
         elif row["status"] == RUNNING:
             write_deltalake(table, rows, mode="append", schema_mode="merge", commit_properties=about)
         else:
-            mine = f"job = '{row['job']}' AND run_id = '{row['run_id']}'"
+            mine = f"job = {_literal(row['job'])} AND run_id = {_literal(row['run_id'])}"
             write_deltalake(table, rows, mode="overwrite", schema_mode="merge", predicate=mine, commit_properties=about)
             _compact(lakehouse, str(row["job"]))
 
@@ -86,11 +86,16 @@ def abandon_dead(lakehouse: Lakehouse, job_name: str) -> list[str]:
     dead = []
     for run in runs_of(lakehouse, job_name):
         owner, _, process_id = (run["process"] or "").rpartition("/")
-        if run["status"] == RUNNING and owner == host and not _alive(int(process_id)):
+        if run["status"] == RUNNING and owner == host and not (process_id.isdecimal() and _alive(int(process_id))):
             what = "its process is gone; run the range again, which replaces what it left"
             record(lakehouse, {**run, "status": ABANDONED, "error": what})
             dead.append(run["run_id"])
     return dead
+
+
+def _literal(text: object) -> str:
+    """Text in SQL: what a ledger contains is data."""
+    return "'" + str(text).replace("'", "''") + "'"
 
 
 def this_process() -> str:
