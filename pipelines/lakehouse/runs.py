@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -80,11 +80,11 @@ def last_succeeded(lakehouse: Lakehouse, job_name: str, kind: str = "replay") ->
     return found[-1] if found else None
 
 
-def abandon_dead(lakehouse: Lakehouse, job_name: str) -> list[str]:
-    """Mark runs whose process on this machine is gone; their ids."""
+def abandon_dead(lakehouse: Lakehouse, job_name: str, ledger: Sequence[Mapping[str, Any]] | None = None) -> list[str]:
+    """Mark runs whose process on this machine is gone; their ids. ``ledger``: the job's rows, if they are read."""
     host = socket.gethostname()
     dead = []
-    for run in runs_of(lakehouse, job_name):
+    for run in runs_of(lakehouse, job_name) if ledger is None else ledger:
         owner, _, process_id = (run["process"] or "").rpartition("/")
         if run["status"] == RUNNING and owner == host and not (process_id.isdecimal() and _alive(int(process_id))):
             what = "its process is gone; run the range again, which replaces what it left"
