@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from pipelines.core.errors import did_you_mean
-from pipelines.core.sources import CAPTURE_PATTERN, Body, EventsPerMessage
+from pipelines.core.sources import CAPTURE_PATTERN, Body, EventsPerMessage, require_no_credential
 from pipelines.core.time import parse_duration, parse_instant
 
 
@@ -58,6 +58,12 @@ def _null_by_name(value: Any) -> Any:
     return "null" if value is None else value
 
 
+def _no_credential(value: str) -> str:
+    require_no_credential(value)
+    return value
+
+
+Place = Annotated[str, AfterValidator(_no_credential)]
 Duration = Annotated[int, BeforeValidator(_duration_us)]
 NotNegative = Annotated[int, BeforeValidator(_not_negative)]
 Positive = Annotated[int, BeforeValidator(_positive)]
@@ -245,9 +251,9 @@ class QuerySection(Section):
 
 
 class StreamSection(Section):
-    windows: str | None = None
+    windows: Place | None = None
     columns: dict[str, str] = {}
-    outputs: dict[str, str] = {}
+    outputs: dict[str, Place] = {}
 
 
 class JobSection(Section):
