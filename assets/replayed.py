@@ -77,9 +77,10 @@ def logged_replay(
     output: OutputRange,
     lakehouse: LakehouseResource,
     spark: SparkResource,
-    reason: str,
+    reason: str | None,
+    preview: str | None = None,
 ) -> RunSummary:
-    """A replay of ``output`` with its plan, and then each stage, in the run's log."""
+    """A replay of ``output``, or a ``preview`` of that name, with its plan, and then each stage, in the run's log."""
 
     def planned(plan: Plan) -> None:
         for line in describe_plan(plan):
@@ -93,6 +94,7 @@ def logged_replay(
         spark=spark.session(),
         reason=reason,
         progress=context.log.info,
+        preview=preview,
     )
 
 

@@ -29,6 +29,11 @@ def tune_document(job_name: str, output: OutputRange) -> str:
     return f"reports/{job_name}/tune/{range_name(output)}.html"
 
 
+def preview_document(job_name: str, name: str) -> str:
+    """``reports/<job>/preview/<name>.html``"""
+    return f"reports/{job_name}/preview/{name}.html"
+
+
 def range_name(output: OutputRange) -> str:
     """The range as part of a file's name, ``2013-01-01_2014-01-01T063000``; an open end is ``begin`` or ``end``."""
     return f"{_instant_name(output.from_us, 'begin')}_{_instant_name(output.to_us, 'end')}"
