@@ -170,12 +170,24 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True)
+class Gathered:
+    """Reference data by key: a row for each value of ``key``, which is its first column, and column ``name``, an ARRAY
+    of the rows with that value as structs, in the order of their file. It stands on the right of :class:`Referenced`.
+    """
+
+    rows: Rows
+    key: Computed
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Referenced:
     """Rows joined with reference data: one for each matching reference row, in the order of its file (Q79 to Q90).
 
-    The columns are two structs, as of :class:`Joined`; ``reference`` is made of :class:`ReferenceRows` by filters and
-    projections, and its struct lacks ``system_timestamp``. The time and the origin stay those of the stream's row.
-    The snapshot that holds at the row's time serves it; ``time`` of the reference says which time that is (Q85).
+    The columns are two structs, as of :class:`Joined`; ``reference`` is made of :class:`ReferenceRows` by filters,
+    projections and :class:`Gathered`, and its struct lacks ``system_timestamp``. The time and the origin stay those of
+    the stream's row. The snapshot that holds at that time serves it; ``time`` of the reference may choose another time
+    (Q85).
     """
 
     rows: Side
@@ -202,6 +214,7 @@ Rows = (
     | Analysed
     | Windowed
     | Joined
+    | Gathered
     | Referenced
     | United
 )
@@ -303,6 +316,8 @@ def columns_of(rows: Rows, steps: Steps, known: Mapping[str, Sequence[str]]) -> 
             return (*(one.name for one in keys), *(one.name for one in aggregates))
         case Joined(left, right):
             return left.name, right.name
+        case Gathered(key=key, name=name):
+            return key.name, name
         case Referenced(side, reference):
             return side.name, reference.name
         case United(branches):

@@ -122,7 +122,7 @@ def job_of(seed: int) -> Job:
 def case_of(seed: int) -> Case:
     """A script, a log, reference data and an output range. Raises as :func:`parse_job` does."""
     job, chance = job_of(seed), Random(seed + 2)
-    log = tuple(row for part in job.inputs for row in arrivals(part.name, chance))
+    log = tuple(row for part in job.inputs if part.same_log_as is None for row in arrivals(part.name, chance))
     times = [row.arrival_time_us for row in log]
     ends_us = sorted(chance.choice(times) + chance.choice([-SECOND, 0, 1, SECOND, 5 * SECOND]) for _ in range(2))
     output = OutputRange(ends_us[0], ends_us[1] + chance.choice([1, SECOND, 10 * SECOND]))
@@ -171,6 +171,7 @@ class _Script:
         self.steps: list[str] = []
         self.aliases = 0
         self.on_cast_error = self.pick("fail", "fail", "null", "drop_row")
+        self.time = {name: self.pick("at", "at", "DATEADD(second, -1, at)") for name in "ab"}
         self.over = {name: self.pick("", "", "", " OVER k") for name in "ab"}
         self.looked_up_in = "r"
 
@@ -228,13 +229,16 @@ class _Script:
             of, by, columns = self.pick(*self.steps), "", {kind: ("{}" + kind,) for kind in "knxd"}
         else:
             of = self.pick("a", "b")
-            by = f" TIMESTAMP BY at{self.over[of]}"
+            by = "" if self.chance.random() < 0.1 else self.timestamp_by(of)
             by += " PARTITION BY PartitionId" if partitioned and self.chance.random() < 0.2 else ""
             numbers = ("{}n", "GetArrayLength({}l)", "GetArrayElement({}l, 0)")
             columns = {"k": ("{}k", "{}t"), "n": numbers, "x": ("{}x",), "d": ("{}at",)}
         prefix = f"{name}." if alias else ""
         named = {kind: tuple(one.format(prefix) for one in texts) for kind, texts in columns.items()}
         return _Source(f"{of} AS {name}{by}" if alias else f"{of}{by}", named, name)
+
+    def timestamp_by(self, of: str) -> str:
+        return f" TIMESTAMP BY {self.time[of]}{self.over[of]}"
 
     def select(self, source: _Source, into: str, **given: str) -> str:
         columns = {kind: given.get(kind) or self.expression(kind, source) for kind in "knxd"}
@@ -369,5 +373,5 @@ class _Script:
         source = _Source("", columns, name)
         apply = f"{self.pick('CROSS', 'OUTER')} APPLY {function.format(name)} AS e"
         of = self.pick("a", "b")
-        of = f"{of} AS {name} TIMESTAMP BY at{self.over[of]}"
+        of = f"{of} AS {name}{self.timestamp_by(of)}"
         return f"{self.select(source, into)}\nFROM {of}\n{apply}{self.where(source)}"

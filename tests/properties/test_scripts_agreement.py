@@ -33,7 +33,7 @@ CONSTRUCTS = (
     *("LAG(", "LAST(", "ISFIRST(", " WHEN ", "UNION", "HAVING", "LEFT", "CROSS APPLY", "OUTER APPLY", " r ON "),
     *("TopOne(", "Collect(", "CollectTop(", "PERCENTILE_CONT", "PARTITION BY PartitionId", "INTO out1"),
     *(" OVER k", "PartitionId\nON", "udf.twice(", "udf.mean(", "uda.range(", "SELECT *", "FROM r\n", "ON 1 = 1"),
-    *("GetRecordProperties(", "LAG(*)", "LAST(*)", " CAST(k AS", "Collect()"),
+    *("GetRecordProperties(", "LAG(*)", "LAST(*)", " CAST(k AS", "Collect()", "BY DATEADD"),
     *("CASE", "TRY_CAST", "DATEDIFF", "DATEADD", "LIKE", "COALESCE", "COUNT(DISTINCT"),
 )
 

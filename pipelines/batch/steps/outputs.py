@@ -13,7 +13,7 @@ from pipelines.batch.columns import ARRIVAL_US, PARTITION, SEQUENCE, SYSTEM_US, 
 from pipelines.batch.decisions import WindowRules
 from pipelines.batch.steps.analytic import analysed
 from pipelines.batch.steps.joined import joined
-from pipelines.batch.steps.referenced import Snapshots, referenced
+from pipelines.batch.steps.referenced import Snapshots, gathered, referenced
 from pipelines.batch.steps.relation import EFFECTIVE_US, ORDER, POSITION, Relation, in_order
 from pipelines.batch.steps.rows import applied, filtered, projected, united
 from pipelines.batch.steps.windowed import windowed
@@ -27,6 +27,7 @@ from pipelines.core.steps import (
     Analysed,
     Applied,
     Filtered,
+    Gathered,
     InputRows,
     Joined,
     Projected,
@@ -173,6 +174,8 @@ class Evaluator:
                 return windowed(self.relation(inner), rows, self._rules)
             case Joined(left, right):
                 return joined(self.relation(left.rows), self.relation(right.rows), rows, self._rules)
+            case Gathered(inner):
+                return gathered(self.relation(inner), rows)
             case Referenced(side, reference):
                 snapshots = self._snapshots(reference.rows)
                 return referenced(self.relation(side.rows), self.relation(reference.rows), rows, snapshots)

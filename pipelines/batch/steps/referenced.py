@@ -12,10 +12,11 @@ from pipelines.batch.steps.joined import side
 from pipelines.batch.steps.relation import EFFECTIVE_US, ORDER, POSITION, Relation, analysed_by, then_by
 from pipelines.core.expressions import quoted
 from pipelines.core.model import Reference
-from pipelines.core.steps import Referenced
+from pipelines.core.steps import Gathered, Referenced
 
 _LEFT, _RIGHT = "__left", "__right"
 _SNAPSHOTS = "__snapshots"
+_ROW = "__row"
 _MOST_BITS = 24
 """So many binary digits has the number of snapshots at most."""
 
@@ -52,6 +53,19 @@ def referenced(rows: Relation, reference: Relation, one: Referenced, snapshots: 
     frame = found.select(*map(quoted, names), *hidden, _RIGHT + POSITION)
     in_file = frame.withColumn(ORDER, then_by(F.col(_RIGHT + POSITION))).drop(_RIGHT + POSITION)
     return rows.with_columns(in_file, names)
+
+
+def gathered(rows: Relation, one: Gathered) -> Relation:
+    """A row for each snapshot and key, at the place of the first of its rows (Q105)."""
+    row = F.struct(*map(quoted, rows.columns)).alias("row")
+    given = rows.with_columns(rows.frame.withColumn(_ROW, row), (*rows.columns, _ROW))
+    found = given.computed({one.key.name: one.key.expression}, *rows.hidden, _ROW)
+    found_rows = F.collect_list(F.struct(POSITION, _ROW))
+    in_file = F.array_sort(found_rows, lambda left, right: F.signum(left[POSITION] - right[POSITION]).cast("int"))
+    grouped = found.groupBy(EFFECTIVE_US, quoted(one.key.name)).agg(
+        F.min(POSITION).alias(POSITION), in_file[_ROW].alias(one.name)
+    )
+    return rows.with_columns(grouped, (one.key.name, one.name))
 
 
 def _with_snapshot(rows: Relation, snapshots: Snapshots) -> Relation:

@@ -1,4 +1,4 @@
-"""``$lookup`` with the ``$unwind`` that follows it: a join with reference data (Q105)."""
+"""``$lookup``: a join with reference data (Q105), of an array of matches unless ``$unwind`` takes it apart at once."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import Any
 from pipelines.core.errors import did_you_mean
 from pipelines.core.expressions import quoted
 from pipelines.core.model import Reference
-from pipelines.core.steps import Computed, Filtered, Projected, Referenced, ReferenceRows, Side
+from pipelines.core.steps import Computed, Filtered, Gathered, Projected, Referenced, ReferenceRows, Rows, Side
 from pipelines.job.atlas_pipeline.documents import Documents, internal_name
 from pipelines.job.atlas_pipeline.match import condition
 from pipelines.job.atlas_pipeline.scope import Scope
 from pipelines.job.atlas_pipeline.text import Doc, Items
-from pipelines.job.atlas_pipeline.values import Guess, Value, settled
-from pipelines.job.sql.types import Record
+from pipelines.job.atlas_pipeline.values import Guess, Value, fields_of, record, settled
+from pipelines.job.sql.types import Array, Record
 
+_OPTIONAL = ("pipeline", "parallelism", "partitionBy")
 _LEFT, _RIGHT = "document", "found"
-_UNWIND = "follow it with $unwind of the same field: only rows of reference data can be joined, not their array"
+_KEY, _MATCHES = "key", "matches"
 
 
 def reference_name(collection: str) -> str:
@@ -33,19 +34,17 @@ def lookup(
     references: Mapping[str, Reference],
     guesses: dict[str, Guess] | None,
     line: int,
-) -> None:
-    """A document for each match; ``unwind`` is the body of the stage that follows.
+) -> bool:
+    """A document with an array of matches. If ``unwind``, the body of the stage that follows, takes that array apart, a
+    document for each match, and True.
 
     ``guesses`` gathers the fields of collections that nobody declared; None: they must be declared.
     """
     scope = documents.scope(line)
-    named = scope.named(
-        "$lookup", body, ("from", "localField", "foreignField", "as"), ("pipeline", "parallelism", "partitionBy")
-    )
+    named = scope.named("$lookup", body, ("from", "localField", "foreignField", "as"), _OPTIONAL)
     field = scope.constant("as", named["as"], str)
     path, outer = unwound(scope, unwind) if unwind is not None else ("", False)
-    if path != f"${field}" or "." in field:
-        raise scope.refused(f"$lookup gives an array of matches; {_UNWIND}")
+    is_unwound = path == f"${field}" and not _has_index(unwind)
     name, found, guess = _collection(scope, named["from"], references, guesses)
     local = scope.value(f"${scope.constant('localField', named['localField'], str)}")
     right = Scope(scope.shared, found)
@@ -53,14 +52,17 @@ def lookup(
     if guess is not None:
         guess.field(key.split(".")[0])
     foreign = right.value(f"${key}")
-    rows = Projected(ReferenceRows(name), tuple(Computed(one, value.sql) for one, value in found.items()))
+    rows: Rows = Projected(ReferenceRows(name), tuple(Computed(one, value.sql) for one, value in found.items()))
     kept = _conditions(right, named.get("pipeline", Items()))
+    rows = Filtered(rows, kept) if kept else rows
+    if not is_unwound:
+        rows, outer = Gathered(rows, Computed(_KEY, foreign.sql), _MATCHES), True
     documents.drop_failed()
     columns = [(internal_name(one), value) for one, value in documents.fields.items()]
     documents.rows = Referenced(
         Side(_LEFT, documents.rows),
-        Side(_RIGHT, Filtered(rows, kept) if kept else rows),
-        keys=((local.sql, foreign.sql),),
+        Side(_RIGHT, rows),
+        keys=((local.sql, foreign.sql if is_unwound else quoted(_KEY)),),
         kind="left" if outer else "inner",
     )
     fields = {
@@ -69,8 +71,21 @@ def lookup(
     }
     documents.hidden = {column: f"{_LEFT}.{quoted(column)}" for column in documents.hidden}
     kind = Record(tuple((one, settled(value.type)) for one, value in found.items()))
-    fields[field] = Value(_RIGHT, guess or kind, True)
-    documents.project(fields.items(), line)
+    matches = Value(_RIGHT, guess or kind, True)
+    if not is_unwound:
+        matches = Value(f"coalesce({_RIGHT}.`{_MATCHES}`, array())", Guess(element=guess) if guess else Array(kind))
+    documents.project(with_field(documents.scope(line), fields, field.split("."), matches).items(), line)
+    return is_unwound
+
+
+def with_field(scope: Scope, fields: dict[str, Value], path: list[str], value: Value) -> dict[str, Value]:
+    """The fields with another value at a path, of which a missing document is made."""
+    head, *rest = path
+    if rest:
+        known = head in fields or scope.shared.opened is not None
+        inner = fields.get(head) or (scope.value(f"${head}") if known else record([]))
+        value = record(list(with_field(scope, dict(fields_of(inner)), rest, value).items()))
+    return {**fields, head: value}
 
 
 def unwound(scope: Scope, body: Any) -> tuple[str, bool]:
@@ -79,6 +94,10 @@ def unwound(scope: Scope, body: Any) -> tuple[str, bool]:
         return body, False
     named = scope.named("$unwind", body, ("path",), ("includeArrayIndex", "preserveNullAndEmptyArrays"))
     return scope.constant("path", named["path"], str), named.get("preserveNullAndEmptyArrays", False) is True
+
+
+def _has_index(unwind: Any) -> bool:
+    return isinstance(unwind, Doc) and unwind.get("includeArrayIndex") is not None
 
 
 def _collection(

@@ -15,13 +15,13 @@ from pipelines.core.steps import EVENT_COLUMNS, SYSTEM_TIMESTAMP, Applied, Input
 from pipelines.core.time import format_duration
 from pipelines.job.atlas_pipeline.accumulators import END, START
 from pipelines.job.atlas_pipeline.documents import Documents, as_columns
-from pipelines.job.atlas_pipeline.lookup import lookup, unwound
+from pipelines.job.atlas_pipeline.lookup import lookup, unwound, with_field
 from pipelines.job.atlas_pipeline.match import condition
 from pipelines.job.atlas_pipeline.operators import OPERATORS
 from pipelines.job.atlas_pipeline.projection import add_fields, project, replace_root, replace_with, unset
 from pipelines.job.atlas_pipeline.scope import Scope, Shared, shown
 from pipelines.job.atlas_pipeline.text import Doc, Items, Processor, Refused, names_in
-from pipelines.job.atlas_pipeline.values import Guess, Value, element_of, fields_of, kind_of, record, want
+from pipelines.job.atlas_pipeline.values import Guess, Value, element_of, kind_of, want
 from pipelines.job.atlas_pipeline.window import (
     WINDOWS,
     WindowStage,
@@ -185,8 +185,7 @@ class _Reading:
                 if self.output is not None:
                     raise Refused("stands behind the stage that writes; that one is the last", stage.line)
                 if stage.name == "$lookup":
-                    self._lookup(stage, following)
-                    at += 1
+                    at += self._lookup(stage, following)
                 else:
                     self._one(stage)
             except Refused as refused:
@@ -222,11 +221,12 @@ class _Reading:
         assert self.documents is not None, "the source comes first"
         return self.documents
 
-    def _lookup(self, stage: _Stage, following: _Stage | None) -> None:
+    def _lookup(self, stage: _Stage, following: _Stage | None) -> bool:
+        """Whether the stage that follows is done with it."""
         unwind = following.body if following is not None and following.name == "$unwind" else None
         guesses = None if self.guesses is None else self.guesses.references
-        lookup(self._documents, stage.body, unwind, self.references, guesses, stage.line)
         self.shared.note("$lookup: the product reads the collection as it is at that moment; here its snapshots count")
+        return lookup(self._documents, stage.body, unwind, self.references, guesses, stage.line)
 
     def _window(self, stage: _Stage) -> None:
         """A window stage (Q108): its pipeline runs on the documents of each window."""
@@ -283,19 +283,10 @@ def _unwind(documents: Documents, body: Any, line: int) -> None:
     element = Value(f"{quoted(column)}.`ArrayValue`", element_of(value) if several else value.type, True)
     documents.hidden[place] = f"{quoted(column)}.`ArrayIndex`"
     documents.order = (*documents.order, SortKey(f"{quoted(column)}.`ArrayIndex`"))
-    fields = _with_field(scope, dict(documents.fields), path[1:].split("."), element)
+    fields = with_field(scope, dict(documents.fields), path[1:].split("."), element)
     if index is not None:
         fields[scope.constant("includeArrayIndex", index, str)] = Value(f"{quoted(column)}.`ArrayIndex`", BIGINT, True)
     documents.project(fields.items(), line)
-
-
-def _with_field(scope: Scope, fields: dict[str, Value], path: list[str], value: Value) -> dict[str, Value]:
-    """The fields with another value at a path."""
-    head, *rest = path
-    if rest:
-        inner = fields.get(head) or scope.value(f"${head}")
-        value = record(list(_with_field(scope, dict(fields_of(inner)), rest, value).items()))
-    return {**fields, head: value}
 
 
 _ROW_STAGES: dict[str, Callable[[Documents, Any, int], None]] = {

@@ -12,6 +12,7 @@ from pipelines.core.steps import (
     Applied,
     Computed,
     Filtered,
+    Gathered,
     InputRows,
     Joined,
     Projected,
@@ -138,7 +139,7 @@ def _phrases(rows: Rows, job: model.Job) -> list[str]:
             return [*_phrases(rows.rows, job), _phrase(rows, job)]
 
 
-def _phrase(rows: Filtered | Projected | Applied | Analysed | Windowed, job: model.Job) -> str:
+def _phrase(rows: Filtered | Projected | Applied | Gathered | Analysed | Windowed, job: model.Job) -> str:
     match rows:
         case Filtered(condition=condition):
             return f"keeps those with {_plain(condition)}"
@@ -148,6 +149,8 @@ def _phrase(rows: Filtered | Projected | Applied | Analysed | Windowed, job: mod
             what = "element" if kind == "array" else "property"
             without = "stays" if outer else "is left out"
             return f"makes a row of each {what} of {_plain(argument)} ({name}); a row without one {without}"
+        case Gathered(key=key, name=name):
+            return f"gathers the rows of each {_plain(key.expression)} in an array ({name})"
         case Analysed(functions=functions):
             return f"adds {_listed([_analytic(one) for one in functions])}"
         case Windowed(window=window, keys=keys, aggregates=aggregates, partition_by=apart):

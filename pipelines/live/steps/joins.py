@@ -6,10 +6,11 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate, chain
 
 import pyarrow as pa
 
-from pipelines.core.steps import Joined, Referenced
+from pipelines.core.steps import Gathered, Joined, Referenced
 from pipelines.core.values import grouping_key
 from pipelines.live.state.output import EndOfLog
 from pipelines.live.steps.expressions import Evaluate
@@ -79,6 +80,21 @@ def referenced(
     positions = [0 if other is None else reference.orders[other][1][0] for _, other in pairs]
     orders = [then_by(order, position) for order, position in zip(found.orders, positions, strict=True)]
     return replace(found, orders=orders, columns=_of_pairs(pairs, structs))
+
+
+def gathered(rows: Relation, step: Gathered, evaluate: Evaluate) -> Relation:
+    """A row for each snapshot and key, at the place of the first of its rows (Q105)."""
+    keys = evaluate(rows.named, [step.key.expression])[step.key.expression]
+    alike: defaultdict[tuple[int, Hashable], list[int]] = defaultdict(list)
+    for place, key in enumerate(keys.to_pylist()):
+        alike[rows.times[place], grouping_key(key)].append(place)
+    first = [group[0] for group in alike.values()]
+    ends = accumulate(map(len, alike.values()), initial=0)
+    members = rows.struct().take(pa.array(chain.from_iterable(alike.values()), pa.int64()))
+    lists = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), members)
+    found = rows.take(first)
+    columns = {step.key.name: keys.take(pa.array(first, pa.int64())), step.name: pa.chunked_array([lists])}
+    return replace(found, columns=columns)
 
 
 def _keys(rows: Relation, texts: Sequence[str], evaluate: Evaluate) -> list[Hashable | None]:

@@ -16,6 +16,7 @@ from pipelines.core.steps import (
     Analysed,
     Applied,
     Filtered,
+    Gathered,
     InputRows,
     Joined,
     Projected,
@@ -36,7 +37,7 @@ from pipelines.live.state.output import MISSED, Slice
 from pipelines.live.state.rows import NEVER
 from pipelines.live.steps.analytic import analysed
 from pipelines.live.steps.expressions import Evaluate
-from pipelines.live.steps.joins import joined, referenced
+from pipelines.live.steps.joins import gathered, joined, referenced
 from pipelines.live.steps.relation import EVENT, REFERENCE, Relation
 from pipelines.live.steps.row_by_row import applied, filtered, projected, united
 from pipelines.live.steps.windows import windowed
@@ -117,8 +118,8 @@ class _Computed:
                 found = self._referenced(self.relation(side.rows, inner), rows)
             case United(branches):
                 found = united([self.relation(one, inner) for one in branches])
-            case ReferenceRows(name):
-                raise UsageError(f"reference data '{name}' has no time of its own", hint="join a stream with it")
+            case ReferenceRows() | Gathered():
+                raise UsageError("reference data has no time of its own", hint="join a stream with it")
         return found.between(*wanted)
 
     def _input(self, name: str) -> Relation:
@@ -170,6 +171,8 @@ class _Computed:
                 return filtered(self._reference(source), condition, self.evaluate)
             case Projected(source, columns):
                 return projected(self._reference(source), columns, self.evaluate)
+            case Gathered(source):
+                return gathered(self._reference(source), rows, self.evaluate)
             case _:
                 raise UsageError("reference data is only filtered and projected", hint="join a stream with it first")
 

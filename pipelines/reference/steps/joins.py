@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pipelines.core.expressions import Evaluate
 from pipelines.core.query import Column
-from pipelines.core.steps import Joined, Referenced
+from pipelines.core.steps import Gathered, Joined, Referenced
 from pipelines.core.types import struct_of
 from pipelines.core.values import grouping_key
 from pipelines.reference.steps.relation import Order, Relation, Row, in_order, readings, readings_of, then_by
@@ -95,6 +95,23 @@ def referenced(
         for one, other in found
     ]
     return stream.with_rows(rows, columns)
+
+
+def gathered(relation: Relation, step: Gathered, evaluate: Evaluate | None) -> Relation:
+    """A row for each snapshot and key, at the place of the first of its rows (Q105)."""
+    found = readings(relation, [step.key.expression], evaluate)
+    alike: dict[object, list[tuple[Row, object]]] = {}
+    for row, reading in zip(relation.rows, found.values, strict=True):
+        value = reading[step.key.expression]
+        alike.setdefault((row.at_us, grouping_key(value)), []).append((row, value))
+    rows = [
+        replace(first, values={step.key.name: value, step.name: [dict(row.values) for row, _ in group]})
+        for group in alike.values()
+        for first, value in group[:1]
+    ]
+    kinds = found.types[step.key.expression], f"array<{struct_of(relation.columns)}>"
+    columns = [Column(name, kind) for name, kind in zip((step.key.name, step.name), kinds, strict=True)]
+    return relation.with_rows(rows, columns)
 
 
 def _with_equal_keys(

@@ -13,6 +13,7 @@ from pipelines.core.steps import (
     Analysed,
     Applied,
     Filtered,
+    Gathered,
     InputRows,
     Joined,
     Projected,
@@ -28,7 +29,7 @@ from pipelines.core.time import MIN_INSTANT_US, format_instant
 from pipelines.reference import events
 from pipelines.reference.events import Ordered
 from pipelines.reference.steps.analytic import analysed
-from pipelines.reference.steps.joins import joined, referenced
+from pipelines.reference.steps.joins import gathered, joined, referenced
 from pipelines.reference.steps.relation import EVENT, Relation, Row, in_order
 from pipelines.reference.steps.row_by_row import applied, filtered, projected, united
 from pipelines.reference.steps.windows import windowed
@@ -125,6 +126,8 @@ class _Computed:
                 return joined(self.relation(left.rows), self.relation(right.rows), rows, self._settled, evaluate)
             case United(branches):
                 return united([self.relation(one) for one in branches])
+            case Gathered(inner):
+                return gathered(self.relation(inner), rows, evaluate)
             case Referenced(side, reference):
                 name = self._reference_name(reference.rows)
                 return referenced(
@@ -176,7 +179,7 @@ class _Computed:
                 return name
             case StepRows(name):
                 return self._reference_name(self.steps.step(name))
-            case Filtered(inner) | Projected(inner):
+            case Filtered(inner) | Projected(inner) | Gathered(inner):
                 return self._reference_name(inner)
             case _:
                 raise UsageError(

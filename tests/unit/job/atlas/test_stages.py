@@ -11,7 +11,7 @@ from atlas_jobs import COLUMNS, MERGE, SOURCE, job_of, job_text, relations, tumb
 from pipelines.core.errors import JobFileError
 from pipelines.core.model import AtlasOrdering, Job
 from pipelines.core.query import Aggregate, Grid, Session, Snapshot, SortKey
-from pipelines.core.steps import Applied, Filtered, InputRows, Projected, Referenced, Windowed, columns_of
+from pipelines.core.steps import Applied, Filtered, Gathered, InputRows, Projected, Referenced, Windowed, columns_of
 from pipelines.core.time import HOUR, MINUTE, SECOND
 from pipelines.job.load import load_job, parse_job
 
@@ -187,8 +187,8 @@ def test_a_lookup_with_its_unwind_is_a_join_with_reference_data() -> None:
     (joined,) = [one for one in relations(job) if isinstance(one, Referenced)]
     assert (joined.kind, joined.keys) == ("left", (("`machine`", "`id`"),))
     assert columns(job)[-1] == "m"
-    with pytest.raises(JobFileError, match=r"stage 2 \(\$lookup\): \$lookup gives an array of matches; follow it with"):
-        job_of(find, rest=rest)
+    (gathered,) = [one for one in relations(job_of(find, rest=rest)) if isinstance(one, Gathered)]
+    assert gathered.key.expression == "`id`"
     with pytest.raises(JobFileError, match=r"give its columns as references\.machines"):
         job_of(find, {"$unwind": "$m"})
 
