@@ -12,7 +12,8 @@ from pipelines.core.errors import TailraceError
 from pipelines.core.model import REASONS, AtlasOrdering, Input, Job, OutputRange, StreamAnalyticsOrdering
 from pipelines.core.time import from_datetime
 from pipelines.lakehouse.layout import output_tables
-from pipelines.lakehouse.owned_ranges import owned_ranges
+from pipelines.lakehouse.owned_ranges import origins, owned_ranges
+from pipelines.lakehouse.previews import Preview, previews_of
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import runs_of
 from pipelines.plan.definition import Plan
@@ -69,7 +70,8 @@ class ReportData:
     """The data of the report on ``job`` over ``output``.
 
     ``by_verdict`` and ``by_reason`` count events by bin of arrival time; ``undecided`` counts events in the range that
-    no replay has decided. ``bins`` is None if there are no events. ``trouble``: sentences on what could not be found.
+    no replay has decided. ``bins`` is None if there are no events. ``previews`` are all of the job. ``trouble``:
+    sentences on what could not be found.
     """
 
     job: Job
@@ -87,6 +89,7 @@ class ReportData:
     unchecked: tuple[str, ...]
     plan: Plan | None
     runs: tuple[Mapping[str, Any], ...]
+    previews: tuple[Preview, ...] = ()
     trouble: tuple[str, ...] = field(default=())
 
     @property
@@ -115,7 +118,8 @@ def gather(
     extents = {name: extent for name, (_, found) in sources.items() if (extent := found.extent()) is not None}
     bins = _bins(extents.values())
     tables = {one.table for one in output_tables(job)}
-    runs = [run for run in runs_of(lakehouse, job.name) if tables & dict(run["versions_written"] or {}).keys()]
+    ledger = runs_of(lakehouse, job.name)
+    runs = [run for run in ledger if tables & dict(run["versions_written"] or {}).keys()]
     owned, gaps = owned_ranges(runs, output)
     decided = [part for one in owned for part in one.parts]
     verdicts = None if bins is None else verdict_counts(lakehouse, job, output, bins)
@@ -145,7 +149,8 @@ def gather(
         unchecked=tuple(unchecked),
         plan=plan,
         runs=tuple(one.run for one in owned),
-        trouble=trouble,
+        previews=tuple(previews_of(lakehouse, job.name)),
+        trouble=(*trouble, *origins(ledger, job, output)),
     )
 
 
