@@ -93,7 +93,7 @@ $(STORE_READY): $(READY) requirements-store.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-store.lock
 	@touch $(STORE_READY)
 
-test-deploy: $(DEPLOY_READY) ## Check the files of deploy/ by their own tools, and run the image's build steps (minutes)
+test-deploy: $(DEPLOY_READY) ## Check the files of deploy/ by their own tools, run the image's build steps, install the wheel (minutes)
 	$(BIN)/python -m pytest -m slow tests/deploy
 
 $(DEPLOY_READY): $(READY) requirements-deploy.lock
