@@ -17,6 +17,7 @@ from assets.compared import matches_stream_check, reconciliation_asset, report_a
 from assets.days_job import days_job
 from assets.new_arrivals import ingest_job, new_arrivals_sensor, with_source
 from assets.partitions import daily
+from assets.previewed import preview_asset, preview_job, promote_job, promotion_asset
 from assets.replay_job import replay_job
 from assets.replayed import replayed_assets
 from assets.schedules import daily_schedule
@@ -70,9 +71,17 @@ def _of_job(job: Job, path: Path, lakehouse: Lakehouse) -> dg.Definitions:
             replayed_assets(job, partitions),
             reconciliation_asset(job, partitions),
             report_asset(job, partitions),
+            preview_asset(job),
+            promotion_asset(job, partitions),
         ],
         asset_checks=[*spark_checks(job), matches_stream_check(job)],
-        jobs=[replay_job(job, partitions), days_job(job), *([ingest_job(job, partitions)] if sourced else [])],
+        jobs=[
+            replay_job(job, partitions),
+            days_job(job),
+            preview_job(job),
+            promote_job(job),
+            *([ingest_job(job, partitions)] if sourced else []),
+        ],
         schedules=[daily_schedule(job.name, path, lakehouse, partitions, waits=sourced, started=started)],
         sensors=[
             stale_sensor(job.name, path, lakehouse, partitions, started=started),

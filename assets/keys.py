@@ -65,6 +65,16 @@ def report_key(job_name: str) -> dg.AssetKey:
     return dg.AssetKey([job_name, "report"])
 
 
+def preview_key(job_name: str) -> dg.AssetKey:
+    """``<job>/preview``"""
+    return dg.AssetKey([job_name, "preview"])
+
+
+def promotion_key(job_name: str) -> dg.AssetKey:
+    """``<job>/promotion``"""
+    return dg.AssetKey([job_name, "promotion"])
+
+
 def replay_name(job_name: str) -> str:
     """``<job>_replay``: any range, apart from partitions."""
     return f"{job_name}_replay"
@@ -73,6 +83,16 @@ def replay_name(job_name: str) -> str:
 def days_name(job_name: str) -> str:
     """``<job>_days``: the assets of whole days."""
     return f"{job_name}_days"
+
+
+def preview_name(job_name: str) -> str:
+    """``<job>_preview``: what a replay would change."""
+    return f"{job_name}_preview"
+
+
+def promote_name(job_name: str) -> str:
+    """``<job>_promote``: a preview put in place."""
+    return f"{job_name}_promote"
 
 
 def ingest_name(job_name: str) -> str:

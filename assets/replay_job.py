@@ -1,6 +1,6 @@
 """``<job>_replay``: a replay of any range, with a reason, independent of partitions."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date
 from typing import Any
 
@@ -15,14 +15,13 @@ from pipelines.core.errors import UsageError
 from pipelines.core.intervals import parse_range
 from pipelines.core.model import Job, OutputRange
 from pipelines.core.time import DAY, parse_instant
-from pipelines.plan.definition import instant_or_none
+from pipelines.plan.definition import Plan, instant_or_none
 from pipelines.quality.days import WrittenDay, written_days
 from pipelines.replay.builder import LogReads
-from pipelines.replay.summary import RunSummary
 from resources.lakehouse import LakehouseResource
 from resources.spark import SparkResource
 
-_CONFIG = {
+RANGE_CONFIG = {
     "from": dg.Field(
         dg.Noneable(str),
         default_value=None,
@@ -31,6 +30,10 @@ _CONFIG = {
     "to": dg.Field(
         dg.Noneable(str), default_value=None, description="End of the output range, excluded; default: that of the log"
     ),
+}
+"""Run config of an output range."""
+_CONFIG = {
+    **RANGE_CONFIG,
     "reason": dg.Field(str, description="Why history is replayed; kept in the run ledger"),
 }
 
@@ -72,15 +75,8 @@ def replay_job(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.JobDefi
                 raise UsageError("there is no reason", key="reason", hint="give one: it is kept in the run ledger")
             output = parse_range(context.op_config["from"], context.op_config["to"])
             summary = logged_replay(context, job, output, lakehouse, spark, context.op_config["reason"])
-            plan = summary.plan
-            logs = LogReads(job, lakehouse.lakehouse, as_of=plan.versions_by_name)
-            days = written_days(spark.session(), lakehouse.lakehouse, job, plan)
-            names = counted(lakehouse.lakehouse, job)
-        known = set(partitions.get_partition_keys())
-        about_run = why(context.run) | of_run(summary) | of_spark(spark.session())
-        for event in _events(job, logs, summary, about_run, days, names):
-            if event.partition in known:
-                context.log_event(event)
+            about_run = why(context.run) | of_run(summary) | of_spark(spark.session())
+            log_days(context, job, summary.plan, summary.fingerprint_of, about_run, partitions, lakehouse, spark)
 
     first_us = parse_instant(partitions.get_first_partition_key() or key_of(DEFAULT_START))
 
@@ -101,25 +97,35 @@ def replay_job(job: Job, partitions: dg.PartitionsDefinition[str]) -> dg.JobDefi
     return replay
 
 
-def _events(
+def log_days(
+    context: dg.OpExecutionContext | dg.AssetExecutionContext,
     job: Job,
-    logs: LogReads,
-    summary: RunSummary,
+    plan: Plan,
+    fingerprint_of: Callable[[str], str],
     about_run: dict[str, dg.MetadataValue],
-    days: dict[date, WrittenDay],
-    names: Sequence[str],
-) -> Iterator[dg.AssetMaterialization | dg.AssetObservation]:
-    """An asset event for each day of the run, with the same metadata as a partition has."""
-    plan = summary.plan
+    partitions: dg.PartitionsDefinition[str],
+    lakehouse: LakehouseResource,
+    spark: SparkResource,
+) -> None:
+    """An asset event for each day whose results a run replaced by ``plan``, with the metadata of a partition.
+
+    Days wholly in the range count as materialised, others as observed. ``fingerprint_of`` is by table.
+    """
+    logs = LogReads(job, lakehouse.lakehouse, as_of=plan.versions_by_name)
+    days = written_days(spark.session(), lakehouse.lakehouse, job, plan)
+    names = counted(lakehouse.lakehouse, job)
+    known = set(partitions.get_partition_keys())
     for key, table in tables_of(job).items():
-        tags = {"dagster/data_version": summary.fingerprint_of(table), "dagster/code_version": job.fingerprint}
+        tags = {"dagster/data_version": fingerprint_of(table), "dagster/code_version": job.fingerprint}
         for partition, part, whole in _touched(plan.output, days):
+            if partition not in known:
+                continue
             day = days[date.fromisoformat(partition)]
             about = of_day(logs, plan, part, day, names, table) | about_run
             if whole:
-                yield dg.AssetMaterialization(key, partition=partition, metadata=about, tags=tags)
+                context.log_event(dg.AssetMaterialization(key, partition=partition, metadata=about, tags=tags))
             else:
-                yield dg.AssetObservation(key, partition=partition, metadata=about)
+                context.log_event(dg.AssetObservation(key, partition=partition, metadata=about))
 
 
 def _touched(output: OutputRange, days: dict[date, WrittenDay]) -> Iterator[tuple[str, OutputRange, bool]]:

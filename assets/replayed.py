@@ -8,6 +8,7 @@ import dagster as dg
 
 from assets.errors import as_failure
 from assets.keys import SPARK_POOL, WHY_TAG, arrivals_key, output_key, verdicts_key
+from assets.markdown import escaped
 from assets.pages import page_of_report
 from assets.partitions import arrivals_mapping
 from assets.ranges import days_in, key_of, range_of
@@ -76,9 +77,10 @@ def logged_replay(
     output: OutputRange,
     lakehouse: LakehouseResource,
     spark: SparkResource,
-    reason: str,
+    reason: str | None,
+    preview: str | None = None,
 ) -> RunSummary:
-    """A replay of ``output`` with its plan, and then each stage, in the run's log."""
+    """A replay of ``output``, or a ``preview`` of that name, with its plan, and then each stage, in the run's log."""
 
     def planned(plan: Plan) -> None:
         for line in describe_plan(plan):
@@ -92,6 +94,7 @@ def logged_replay(
         spark=spark.session(),
         reason=reason,
         progress=context.log.info,
+        preview=preview,
     )
 
 
@@ -179,7 +182,7 @@ def listed(counts: Mapping[str, object]) -> str:
 
 def _specs(job: Job) -> list[dg.AssetSpec]:
     reach = reach_of(job)
-    policy = "\n".join(f"- {sentence}" for sentence in (*describe_policy(job), *describe_read_range(job)))
+    policy = "\n".join(f"- {escaped(sentence)}" for sentence in (*describe_policy(job), *describe_read_range(job)))
     return [
         dg.AssetSpec(
             key=key,

@@ -32,25 +32,23 @@ def _of_table(one: TableDifferences) -> Iterator[str]:
     if one.largest:
         yield "  the largest changes:"
         yield from (f"    {_row(row)}" for row in one.largest[:_SHOWN])
-    bars = [row for row in one.by_time if row["differing"]]
-    most = max(row["differing"] for row in bars)
-    for row in bars[:_MOST_BARS]:
-        length = max(1, round(_BAR * row["differing"] / most))
-        yield f"  {row['at']} {'█' * length} {row['differing']} of {row['rows']}"
+    bars = [(row, differing) for row in one.by_time if (differing := row["added"] + row["removed"] + row["changed"])]
+    most = max(differing for _, differing in bars)
+    for row, differing in bars[:_MOST_BARS]:
+        yield f"  {row['at']} {'█' * max(1, round(_BAR * differing / most))} {differing} of {row['rows']}"
     if len(bars) > _MOST_BARS:
         yield f"  and {len(bars) - _MOST_BARS} more such times"
 
 
 def _row(row: dict[str, Any]) -> str:
-    keys = ", ".join(f"{name} {_number(value)}" for name, value in row.items() if name not in _NO_KEYS)
+    from pipelines.reconcile.differences import NO_KEYS
+
+    keys = ", ".join(f"{name} {_number(value)}" for name, value in row.items() if name not in NO_KEYS)
     sides = (row.get("before"), row.get("now"))
     if sides == (None, None):
         return f"{row['status']}: {keys}, {row['copies_before']} row(s) before, {row['copies_now']} now"
     before, now = ("no row" if side is None else json.dumps(side, ensure_ascii=False) for side in sides)
     return f"{row['status']}: {keys}: {before} before, {now} now"
-
-
-_NO_KEYS = ("status", "cause", "change", "before", "now", "copies_before", "copies_now")
 
 
 def _number(value: object) -> str:

@@ -64,25 +64,25 @@ def replay(
     if called is None:
         emit(summary.as_dict(), _lines(summary))
         return
-    changes = _changes(found, called)
+    changes, place = _changes(found, called)
     emit(
-        {"preview": called, "run": summary.as_dict(), **changes.as_dict()}, _lines_of_preview(summary, called, changes)
+        {"preview": called, "report": place, "run": summary.as_dict(), **changes.as_dict()},
+        (*_lines_of_preview(summary, called, changes), f"report  {place}"),
     )
     if changes.differing:
         raise typer.Exit(1)
 
 
-def _changes(job: Job, name: str) -> Differences:
-    """What the preview would change."""
-    from pipelines.core.model import EVERYTHING
+def _changes(job: Job, name: str) -> tuple[Differences, str]:
+    """What the preview would change, and where the page of it is."""
     from pipelines.lakehouse.root import Lakehouse
-    from pipelines.reconcile.differences import differences
-    from pipelines.reconcile.stored import stored, stored_now
+    from pipelines.reconcile.differences import changes_of_preview
+    from pipelines.report.preview_page import write_preview
     from pipelines.runtime.session import session
 
-    place = Lakehouse.at(context().lakehouse)
-    now, before = stored(place, job, f"preview:{name}"), stored_now(place, job)
-    return differences(session(), place, job, now, before, EVERYTHING)
+    lakehouse = Lakehouse.at(context().lakehouse)
+    changes = changes_of_preview(session(), lakehouse, job, name)
+    return changes, write_preview(changes, job, name, lakehouse)
 
 
 def _lines_of_preview(summary: RunSummary, name: str, changes: Differences) -> Iterator[str]:

@@ -10,6 +10,7 @@ from pipelines.core.errors import EnvironmentUnfit
 from pipelines.core.model import OutputRange
 from pipelines.core.time import format_instant
 from pipelines.lakehouse import object_stores
+from pipelines.lakehouse.outside import require_inside
 from pipelines.lakehouse.root import Lakehouse
 
 
@@ -28,6 +29,11 @@ def tune_document(job_name: str, output: OutputRange) -> str:
     return f"reports/{job_name}/tune/{range_name(output)}.html"
 
 
+def preview_document(job_name: str, name: str) -> str:
+    """``reports/<job>/preview/<name>.html``"""
+    return f"reports/{job_name}/preview/{name}.html"
+
+
 def range_name(output: OutputRange) -> str:
     """The range as part of a file's name, ``2013-01-01_2014-01-01T063000``; an open end is ``begin`` or ``end``."""
     return f"{_instant_name(output.from_us, 'begin')}_{_instant_name(output.to_us, 'end')}"
@@ -39,7 +45,7 @@ def write_document(lakehouse: Lakehouse, name: str, content: str) -> str:
     Raises :class:`EnvironmentUnfit` if it cannot be written.
     """
     if lakehouse.is_local:
-        return str(write_file(lakehouse.folder / name, content))
+        return str(write_file(require_inside(lakehouse.folder, name), content))
     place = f"{lakehouse.root}/{name}"
     try:
         object_stores.write_object(lakehouse.root, name, content.encode())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,7 +27,7 @@ from pipelines.lakehouse.compact import COMPACTION
 from pipelines.lakehouse.layout import output_tables, reconciliations_table, result_tables
 from pipelines.lakehouse.root import RUNS, Lakehouse
 from pipelines.lakehouse.schema import RUNS as COLUMNS
-from pipelines.runtime import run_log
+from pipelines.runtime import run_log, telemetry
 
 RUNNING, SUCCEEDED, FAILED, ABANDONED = "running", "succeeded", "failed", "abandoned"
 _ATTEMPTS = 10
@@ -49,7 +49,7 @@ def record(lakehouse: Lakehouse, row: Mapping[str, Any]) -> None:
         elif row["status"] == RUNNING:
             write_deltalake(table, rows, mode="append", schema_mode="merge", commit_properties=about)
         else:
-            mine = f"job = '{row['job']}' AND run_id = '{row['run_id']}'"
+            mine = f"job = {_literal(row['job'])} AND run_id = {_literal(row['run_id'])}"
             write_deltalake(table, rows, mode="overwrite", schema_mode="merge", predicate=mine, commit_properties=about)
             _compact(lakehouse, str(row["job"]))
 
@@ -57,6 +57,8 @@ def record(lakehouse: Lakehouse, row: Mapping[str, Any]) -> None:
     run_log.log_event(
         str(row["run_id"]), str(row["job"]), str(row["status"]), **{name: row.get(name) for name in _LOGGED}
     )
+    if row["status"] != RUNNING:
+        telemetry.count_run(row)
 
 
 def _compact(lakehouse: Lakehouse, job_name: str) -> None:
@@ -87,16 +89,17 @@ def last_succeeded(lakehouse: Lakehouse, job_name: str, kind: str = "replay") ->
     return found[-1] if found else None
 
 
-def abandon_dead(lakehouse: Lakehouse, job: Job) -> list[str]:
-    """Mark runs whose process on this machine is gone, with what they have committed; their ids."""
+def abandon_dead(lakehouse: Lakehouse, job: Job, ledger: Sequence[Mapping[str, Any]] | None = None) -> list[str]:
+    """Mark runs whose process on this machine is gone, with what they have committed; their ids. ``ledger``: the job's
+    rows, if they are read."""
     host = socket.gethostname()
     dead = []
-    for run in runs_of(lakehouse, job.name):
+    for run in runs_of(lakehouse, job.name) if ledger is None else ledger:
         owner, _, process_id = (run["process"] or "").rpartition("/")
         if run["status"] != RUNNING or owner != host:
             continue
         ended = run["run_id"] in _UNRECORDED
-        if ended or not _alive(int(process_id)):
+        if ended or not (process_id.isdecimal() and _alive(int(process_id))):
             why = "its end could not be recorded" if ended else "its process is gone"
             what = f"{why}; run the range again, which replaces what it left"
             record(lakehouse, {**_unfinished(lakehouse, job, run, what), "status": ABANDONED})
@@ -131,6 +134,11 @@ def _unfinished(lakehouse: Lakehouse, job: Job, run: Mapping[str, Any], error: s
     written |= committed_by(lakehouse, tables, run["run_id"], run["started_at"])
     left = ", ".join(f"{name} (version {version})" for name, version in written.items())
     return {**run, "error": f"{error}; it has written {left}" if left else error, "versions_written": written}
+
+
+def _literal(text: object) -> str:
+    """Text in SQL: what a ledger contains is data."""
+    return "'" + str(text).replace("'", "''") + "'"
 
 
 def this_process() -> str:

@@ -22,6 +22,7 @@ from pipelines.live.spark.announcements import Announcement, announce, remove_ch
 from pipelines.live.spark.sink import stream_verdicts_table
 from pipelines.live.state.arrivals import LogOutOfOrder
 from pipelines.live.state.output import RunCounts
+from pipelines.runtime.telemetry import traced
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,6 +59,7 @@ class StreamSummary:
         }
 
 
+@traced("tailrace.stream")
 def stream(
     job: Job,
     lakehouse: str | Path | Lakehouse,

@@ -7,7 +7,7 @@ Nothing is written anywhere.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from pipelines.core.errors import UsageError
-from pipelines.core.model import Job, OutputRange
-from pipelines.core.time import DAY, HOUR, format_instant
+from pipelines.core.model import EVERYTHING, Job, OutputRange
+from pipelines.core.time import DAY, HOUR, format_duration, format_instant
 from pipelines.lakehouse.layout import Layout, OutputTable, output_tables, result_tables, row_keys
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import plain_rows
@@ -27,12 +27,14 @@ from pipelines.reconcile.causes.other_run import NOT_REPLAYED, causes_by_range
 from pipelines.reconcile.compare import EQUAL, MISSING_IN_REPLAY, MISSING_IN_STREAM, Shape, compare
 from pipelines.reconcile.live_table import EMITTED_AT
 from pipelines.reconcile.outputs import multiset
-from pipelines.reconcile.stored import Stored
+from pipelines.reconcile.stored import Stored, stored, stored_now
 from pipelines.replay.collect import to_arrow
 
-ADDED, REMOVED, CHANGED = "added", "removed", "changed"
+_STATUSES = ADDED, REMOVED, CHANGED = "added", "removed", "changed"
 LARGEST = 10
 """How many of the largest changes are named."""
+NO_KEYS = ("status", "cause", "change", "before", "now", "copies_before", "copies_now")
+"""The columns of the largest changes that do not identify a row."""
 _EVENT = ("input", "input_partition", "sequence", "arrival_time")
 _BY_HOUR_UP_TO_DAYS = 2
 
@@ -42,8 +44,8 @@ class TableDifferences:
     """One table of both results.
 
     ``totals``: of each numeric column its sum in ``before`` and in ``now``, over all rows of the range. ``largest``:
-    rows with ``change``, ``before`` and ``now``, the greatest change of a number first. ``by_time``: rows and differing
-    rows by UTC day, or by hour of a short range. ``evidence``: a sentence for each cause.
+    rows with ``change``, ``before`` and ``now``, the greatest change of a number first. ``by_time``: rows, and rows of
+    each status, by UTC day, or by hour of a short range (``step_us``). ``evidence``: a sentence for each cause.
     """
 
     table: str
@@ -54,6 +56,7 @@ class TableDifferences:
     totals: dict[str, tuple[float | None, float | None]]
     largest: list[dict[str, Any]]
     by_time: list[dict[str, Any]]
+    step_us: int
 
     @property
     def differing(self) -> int:
@@ -73,6 +76,7 @@ class TableDifferences:
             "totals": totals,
             "largest": self.largest,
             "by_time": self.by_time,
+            "step": format_duration(self.step_us),
         }
 
 
@@ -90,6 +94,11 @@ class Differences:
     def differing(self) -> int:
         """How many rows of all tables differ."""
         return sum(one.differing for one in self.tables)
+
+    @property
+    def outputs(self) -> tuple[TableDifferences, ...]:
+        """The tables of the outputs, without verdicts and dead letters."""
+        return tuple(one for one in self.tables if one.table.startswith(("windows/", "outputs/")))
 
     def as_dict(self) -> dict[str, object]:
         """JSON-ready data."""
@@ -128,6 +137,12 @@ def differences(
         with ExitStack() as persisted:
             tables.append(_Comparison(job, name, layout, outputs.get(name), ours, theirs, causes, persisted).result())
     return Differences(job.name, now.name, before.name, output, tuple(tables))
+
+
+def changes_of_preview(spark: SparkSession, lakehouse: Lakehouse, job: Job, name: str) -> Differences:
+    """What promoting the preview of that name would change in the tables as they are."""
+    now = stored(lakehouse, job, f"preview:{name}")
+    return differences(spark, lakehouse, job, now, stored_now(lakehouse, job), EVERYTHING)
 
 
 def _frame(
@@ -186,15 +201,17 @@ class _Comparison:
         by_cause = +by_cause
         sentences = {cause.name: cause.sentence for _, cause in (*self._causes, (None, NOT_REPLAYED))}
         differs = count > by_status[EQUAL]
+        step_us, by_time = self._by_time() if differs else (DAY, [])
         return TableDifferences(
             table=self._name,
             rows=count,
-            by_status={name: by_status[name] for name in (ADDED, REMOVED, CHANGED) if by_status[name]},
+            by_status={name: by_status[name] for name in _STATUSES if by_status[name]},
             by_cause=dict(by_cause.most_common()),
             evidence={name: sentences[name] for name in by_cause},
             totals=self._totals() if self._one is not None else {},
             largest=self._largest() if differs and self._one is not None else [],
-            by_time=list(self._by_time()) if differs else [],
+            by_time=by_time,
+            step_us=step_us,
         )
 
     def _identity(self, job: Job) -> tuple[str, ...]:
@@ -242,19 +259,17 @@ class _Comparison:
         first = rows.withColumn("change", change).orderBy(F.desc("change"), "id").limit(LARGEST)
         return plain_rows(to_arrow(first.select(*keys, "status", "cause", *sides, "change")))
 
-    def _by_time(self) -> Iterator[dict[str, Any]]:
-        """Rows and differing rows by day, or by hour where there are few days."""
+    def _by_time(self) -> tuple[int, list[dict[str, Any]]]:
+        """Rows, and rows of each status, by day, or by hour where there are few days."""
         time_us = F.unix_micros(self._layout.time)
-        for unit_us in (DAY, HOUR):
-            counts = self._compared.groupBy(F.floor(time_us / unit_us).alias("at")).agg(
-                F.count(F.lit(1)).alias("rows"), F.count_if(F.col("status") != EQUAL).alias("differing")
-            )
-            found = sorted(counts.collect(), key=lambda row: row["at"])
+        counts = [F.count_if(F.col("status") == name).alias(name) for name in _STATUSES]
+        for step_us in (DAY, HOUR):
+            grouped = self._compared.groupBy(F.floor(time_us / step_us).alias("at"))
+            found = grouped.agg(F.count(F.lit(1)).alias("rows"), *counts).collect()
             if len(found) > _BY_HOUR_UP_TO_DAYS:
                 break
-        for row in found:
-            at = format_instant(row["at"] * unit_us)
-            yield {"at": at, "rows": row["rows"], "differing": row["differing"]}
+        rows = [row.asDict() for row in sorted(found, key=lambda row: row["at"])]
+        return step_us, [{**row, "at": format_instant(row["at"] * step_us)} for row in rows]
 
 
 def _alike(before: DataFrame, now: DataFrame) -> DataFrame:

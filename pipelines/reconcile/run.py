@@ -41,12 +41,14 @@ from pipelines.reconcile.result import Reconciliation
 from pipelines.replay.collect import to_arrow
 from pipelines.replay.size import MOST_ROWS, is_plain
 from pipelines.replay.write import check_columns, replace_range, with_day
+from pipelines.runtime.telemetry import traced
 
 KIND = "reconcile"
 STEPS = 5
 """How often :func:`reconcile` calls ``progress``."""
 
 
+@traced("tailrace.reconcile")
 def reconcile(
     job: Job,
     output: OutputRange,

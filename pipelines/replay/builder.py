@@ -16,7 +16,14 @@ from pipelines.core.errors import UsageError, did_you_mean
 from pipelines.core.intervals import outside
 from pipelines.core.model import EVERYTHING, Input, Job, OutputRange
 from pipelines.core.time import DAY, MAX_INSTANT_US, MIN_INSTANT_US, day_of, format_instant
-from pipelines.lakehouse.arrival_log import LogFile, data_files, end_of_log, log_files, shows_all_rows
+from pipelines.lakehouse.arrival_log import (
+    LogFile,
+    data_files,
+    end_of_log,
+    log_files,
+    missing_files,
+    shows_all_rows,
+)
 from pipelines.lakehouse.cache.summaries import Summed
 from pipelines.lakehouse.layout import Layout, arrivals_table, references_table, result_tables, summaries_table
 from pipelines.lakehouse.log_history import LogHistory
@@ -123,6 +130,8 @@ def _plan(job: Job, output: OutputRange, place: Lakehouse, logs: LogReads, as_of
     found = logs.of(output)
     reads = tuple(read_table(logs.tables[part.name], part, found.of(part.name)) for part in job.inputs)
     references = tuple(_read_references(job, place, output, _versions(job, as_of)))
+    for part in job.logs if as_of is not None else ():
+        _require_files(logs.tables[part.name], arrivals_table(part.name), found.of(part.name))
     rows = _total([table.rows for table in reads])
     sorting = choose_strategy(job, rows)
     if sorting.verdicts == "packed":
@@ -262,6 +271,19 @@ def read_table(table: DeltaTable, part: Input, read: ReadRange) -> ReadTable:
         end_of_log_us=end_of_log(files),
         paths=_paths(table, chosen),
     )
+
+
+def _require_files(table: DeltaTable, name: str, read: ReadRange) -> None:
+    """:class:`UsageError` if data files of an older version that ``read`` needs are no longer there."""
+    paths = [file.path for file in log_files(table) if file.may_contain(read.from_us, read.to_us)]
+    missing = missing_files(table, paths)
+    if missing:
+        raise UsageError(
+            f"the table {name} was vacuumed: of version {table.version()} {len(missing)} of the {len(paths)} data"
+            f" files that this range reads are gone, the first {missing[0]}",
+            key="--as-of",
+            hint="name a newer version, or leave --as-of out",
+        )
 
 
 def _paths(table: DeltaTable, files: Sequence[LogFile]) -> tuple[str, ...]:

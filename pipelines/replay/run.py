@@ -28,6 +28,7 @@ from pipelines.plan.definition import Plan, ReadTable
 from pipelines.replay.builder import AsOf, make_plan
 from pipelines.replay.summary import Findings, RunSummary, added
 from pipelines.runtime.run_log import log_event
+from pipelines.runtime.telemetry import span, traced
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str], None]
 
 
+@traced("tailrace.replay")
 def replay(
     job: Job,
     output: OutputRange,
@@ -58,7 +60,8 @@ def replay(
     be written, and :class:`UsageError` if an input has no log, or a part of a table of other columns would be replaced.
     """
     place = Lakehouse.at(lakehouse)
-    plan = make_plan(job, output, place, as_of=as_of, slices=slices)
+    with span("plan"):
+        plan = make_plan(job, output, place, as_of=as_of, slices=slices)
     if preview is not None:
         folder = side_folder(job.name, preview)
         plan, kind = plan.as_preview(folder), PREVIEW

@@ -111,6 +111,23 @@ def bars_over_time(
     return _drawn(chart.encode(x=x, x2="x2:Q", y=y, y2=alt.datum(0)), width, height)
 
 
+def stacks_over_time(x_us: Sequence[int], width_us: int, series: Sequence[Series], *, width: int) -> str:
+    """The sets of bars over time, each on top of those before it."""
+    data = []
+    for place, start_us in enumerate(x_us):
+        top = 0.0
+        for one in series:
+            low, top = top, top + (one.values[place] or 0)
+            if top > low:
+                x = {"x": start_us // 1000, "x2": (start_us + width_us) // 1000}
+                data.append({**x, "low": low, "top": top, "color": f"var(--{one.color})"})
+    y = alt.Y("top:Q", scale=alt.Scale(zero=True, nice=True), axis=_value_axis(tickMinStep=1))
+    color = alt.Color("color:N", scale=None, legend=None)
+    chart = _chart(data).mark_rect()
+    encoded = chart.encode(x=_time_axis(x_us, width_us, width), x2="x2:Q", y=y, y2="low:Q", color=color)
+    return _drawn(encoded, width, 160)
+
+
 def steps_with_line(labels: Sequence[str], shares: Sequence[float], bound: float | None, *, width: int) -> str:
     """Shares from 0 to 1 over labelled steps, and a line at the step ``bound``."""
     data = [{"x": place, "y": share} for place, share in enumerate(shares)]

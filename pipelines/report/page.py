@@ -10,7 +10,7 @@ from importlib import resources
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from pipelines.core.time import format_duration, format_instant
+from pipelines.core.time import format_duration, format_instant, from_datetime
 from pipelines.job.describe import describe_policy, describe_read_range
 from pipelines.report import charts, windows_view
 from pipelines.report.heat import heat_view
@@ -79,6 +79,7 @@ def render(report: ReportData) -> str:
         verdict_table=verdict_table(report),
         status_table=windows_view.status_table(report),
         difference_table=windows_view.difference_table(report),
+        previews=_previews(report),
         shown=shown,
         span=span,
     )
@@ -151,6 +152,20 @@ def verdict_table(report: ReportData) -> Table | None:
     names = [name for name in rows["rows"][0] if name != "from"]
     data = [(row["from"], *(f"{row[name]:,}" for name in names)) for row in rows["rows"]]
     return Table(f"Events by verdict and reason, in steps of {rows['bin']}", ("from", *names), tuple(data), 1)
+
+
+def _previews(report: ReportData) -> Table | None:
+    rows = tuple(
+        (
+            one.name,
+            range_text(one.output),
+            format_instant(from_datetime(one.run["finished_at"])),
+            format_instant(from_datetime(one.expires_at)),
+            str(one.run["reason"] or ""),
+        )
+        for one in report.previews
+    )
+    return Table("Previews of the job", ("name", "range", "made", "expires", "reason"), rows) if rows else None
 
 
 def _completeness(one: InputData) -> Figure:

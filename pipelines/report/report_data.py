@@ -13,6 +13,7 @@ from pipelines.core.model import REASONS, AtlasOrdering, Input, Job, OutputRange
 from pipelines.core.time import from_datetime
 from pipelines.lakehouse.layout import output_tables
 from pipelines.lakehouse.owned_ranges import origins, owned_ranges
+from pipelines.lakehouse.previews import Preview, previews_of
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import runs_of
 from pipelines.plan.definition import Plan
@@ -69,7 +70,8 @@ class ReportData:
     """The data of the report on ``job`` over ``output``.
 
     ``by_verdict`` and ``by_reason`` count events by bin of arrival time; ``undecided`` counts events in the range that
-    no replay has decided. ``bins`` is None if there are no events. ``trouble``: sentences on what could not be found.
+    no replay has decided. ``bins`` is None if there are no events. ``previews`` are all of the job. ``trouble``:
+    sentences on what could not be found.
     """
 
     job: Job
@@ -87,6 +89,7 @@ class ReportData:
     unchecked: tuple[str, ...]
     plan: Plan | None
     runs: tuple[Mapping[str, Any], ...]
+    previews: tuple[Preview, ...] = ()
     trouble: tuple[str, ...] = field(default=())
 
     @property
@@ -146,6 +149,7 @@ def gather(
         unchecked=tuple(unchecked),
         plan=plan,
         runs=tuple(one.run for one in owned),
+        previews=tuple(previews_of(lakehouse, job.name)),
         trouble=(*trouble, *origins(ledger, job, output)),
     )
 

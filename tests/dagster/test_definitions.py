@@ -29,6 +29,8 @@ ROOT = Path(__file__).parents[2]
 NOWHERE = Lakehouse.at("/nowhere")
 TOLLS_ASSETS = [
     "tolls/arrivals",
+    "tolls/preview",
+    "tolls/promotion",
     "tolls/reconciliation",
     "tolls/report",
     "tolls/stream_windows",
@@ -77,6 +79,8 @@ def test_each_job_file_becomes_its_assets(jobs: Path) -> None:
     (jobs / "docks.yml").write_text(DOCKS, encoding="utf-8")
     assert keys(build(jobs)) == [
         "docks/arrivals",
+        "docks/preview",
+        "docks/promotion",
         "docks/reconciliation",
         "docks/report",
         "docks/stream_windows",
@@ -121,6 +125,7 @@ def test_the_checks_and_the_replay_job_of_a_job_are_there(jobs: Path) -> None:
     assert checks == {
         ("tolls/arrivals", "arrival_contract"),
         ("tolls/arrivals", "arrival_order"),
+        ("tolls/preview", "small_change"),
         ("tolls/reconciliation", "matches_stream"),
         ("tolls/verdicts", "conservation"),
         ("tolls/windows", "reproducible"),

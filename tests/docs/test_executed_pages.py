@@ -1,4 +1,4 @@
-"""The pages that lead through a live job: every command is run, in order, and prints what the page shows."""
+"""The pages that show commands with what they print: every command is run, in order, and prints what the page shows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from executed_page import Shell, commands_of, is_shown, updated
 from pyspark.sql import SparkSession
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = {"stream-analytics-job.md": "turbines", "atlas-processor.md": "freezers"}
+PAGES = {
+    "stream-analytics-job.md": "turbines",
+    "atlas-processor.md": "freezers",
+    "preview.md": "tolls",
+    "tune.md": "tolls",
+}
 """The pages, each with the folder of its project in docs/examples."""
 
 
@@ -24,7 +29,7 @@ def test_the_commands_of_a_page_print_what_it_shows(
     monkeypatch.delenv("TAILRACE_LAKEHOUSE", raising=False)
     shell = Shell()
     commands = commands_of((DOCS / page).read_text(encoding="utf-8"))
-    assert len(commands) > 5
+    assert len(commands) > 1
     for command in commands:
         printed = shell.run(command.text)
         assert is_shown(command.shown, printed), f"$ {command.text}\n{printed}"

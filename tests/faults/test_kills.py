@@ -13,8 +13,8 @@ from kills import OPERATIONS, Kills
 @pytest.mark.parametrize(
     ("operation", "count"),
     [
-        ("ingest", 3),
-        ("compaction", 2),
+        ("ingest", 2),
+        ("compaction", 1),
         *(
             pytest.param(name, 3, marks=[pytest.mark.spark, pytest.mark.slow])
             for name, one in OPERATIONS.items()

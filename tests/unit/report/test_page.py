@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
+from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from pipelines.core.errors import EnvironmentUnfit
 from pipelines.core.model import EVERYTHING, OutputRange
 from pipelines.core.time import parse_instant
 from pipelines.lakehouse.documents import range_name, write_file
+from pipelines.lakehouse.previews import Preview
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.quality.check_result import CheckResult
 from pipelines.report.page import MAX_BYTES, render
@@ -102,6 +105,25 @@ def test_an_empty_lakehouse_and_a_log_alone_have_pages_too(tmp_path: Path) -> No
 def test_a_range_without_anything_in_it_has_a_page(lakehouse: Lakehouse) -> None:
     later = OutputRange(parse_instant("2027-01-01T00:00:00Z"), parse_instant("2027-01-02T00:00:00Z"))
     assert "No event arrived in this range." in render(gather(JOB, lakehouse, later))
+
+
+def test_previews_that_nobody_has_promoted_are_listed(tmp_path: Path) -> None:
+    data = gather(JOB, build(tmp_path, replay=False), EVERYTHING)
+    assert "nobody has promoted" not in render(data)
+    made = datetime(2026, 1, 4, 5, tzinfo=UTC)
+    run = {"versions_written": {"previews/cars/night/windows/cars": 0}, "finished_at": made, "reason": NASTY}
+    row = {**run, "output_from": datetime(2026, 1, 1, tzinfo=UTC), "output_to": None}
+    text = render(replace(data, previews=(Preview(row),)))
+    assert "Previews that nobody has promoted" in text
+    cells = (
+        "night",
+        "from 2026-01-01T00:00:00Z up to the end of the log",
+        "2026-01-04T05:00:00Z",
+        "2026-01-11T05:00:00Z",
+    )
+    for cell in cells:
+        assert f">{cell}</t" in text
+    assert NASTY not in text
 
 
 def test_the_command_writes_the_page_into_the_lakehouse_and_exits_with_1_where_windows_differ(
