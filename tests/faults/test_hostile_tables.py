@@ -75,7 +75,7 @@ def test_a_ledger_whose_process_is_no_number_ends_in_no_stack_trace(tmp_path: Pa
     lakehouse = Lakehouse.at(tmp_path)
     runs.record(lakehouse, _run(status="running", process=process))
     mine = (process or "").startswith(os.uname().nodename)
-    assert runs.abandon_dead(lakehouse, JOB.name) == (["1"] if mine else [])
+    assert runs.abandon_dead(lakehouse, JOB) == (["1"] if mine else [])
 
 
 def test_a_table_that_is_a_link_out_of_the_lakehouse_is_refused_and_not_written(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from kills import JOB, write_records
 
@@ -25,7 +25,7 @@ from pipelines.live.spark.sink import LiveTable, table_schema
 from pipelines.replay import write
 from pipelines.replay.write import replace_range
 
-Lose = Callable[[Any], list[int]]
+Lose = Callable[..., list[int]]
 NOON = parse_instant("2026-01-01T12:00:00Z")
 ROW = {
     "run_id": "1",
@@ -39,18 +39,19 @@ ROW = {
 
 @pytest.fixture
 def lose(monkeypatch: pytest.MonkeyPatch) -> Lose:
-    """Makes a module lose the answer to its first commit; the list has an item then."""
+    """Makes a module lose the answer to the first commit by a function; the list has an item then."""
 
-    def of(module: Any) -> list[int]:
+    def of(module: Any, name: str = "write_deltalake") -> list[int]:
         lost: list[int] = []
+        plain = getattr(module, name)
 
         def and_lose(*given: Any, **more: Any) -> None:
-            write_deltalake(*given, **more)
+            plain(*given, **more)
             if not lost:
                 lost.append(1)
                 raise CommitFailedError("the answer was lost")
 
-        monkeypatch.setattr(module, "write_deltalake", and_lose)
+        monkeypatch.setattr(module, name, and_lose)
         return lost
 
     return of
@@ -68,7 +69,7 @@ def _windows(n: int) -> pa.Table:
 
 def test_a_batch_whose_answer_was_lost_is_in_the_log_once(tmp_path: Path, lose: Lose) -> None:
     ingest(JOB, "cars", [write_records(tmp_path / "a.jsonl", range(9))], tmp_path)
-    lost = lose(batch)
+    lost = lose(batch, "append")
     found = ingest(JOB, "cars", [write_records(tmp_path / "b.jsonl", range(9, 20))], tmp_path)
     again = ingest(JOB, "cars", [tmp_path / "b.jsonl"], tmp_path)
     sequences = DeltaTable(tmp_path / "arrivals" / "cars").to_pyarrow_table()["sequence"].to_pylist()
