@@ -47,13 +47,9 @@ def _leads_out(folder: str, path: str, checked: set[str]) -> bool:
     day = path.rpartition("/")[0]
     if day and day not in checked:
         checked.add(day)
-        if _is_link(f"{folder}/{day}"):
+        if os.path.islink(f"{folder}/{day}"):  # noqa: PTH114  # a log has thousands of files, and pathlib is slow
             return True
     try:
         return stat.S_ISLNK(os.lstat(f"{folder}/{path}").st_mode)
     except FileNotFoundError:
         return Path(f"/{path}").exists()
-
-
-def _is_link(path: str) -> bool:
-    return Path(path).is_symlink()
