@@ -67,9 +67,9 @@ test-mutations: $(READY) ## Move a bound of each rule in each engine; the transc
 test-faults: $(READY) ## Kill ingests, replays and the live run at bad moments (minutes)
 	$(BIN)/python -m pytest -m slow tests/faults tests/engines
 
-faults: $(READY) ## Kill, damage and fuzz, and print one table (SEED=1 KILLS=40 FUZZ=5000 RECORDS=100000)
-	@PYTHONPATH=tests/faults $(BIN)/python -W ignore tests/faults/table.py $(if $(SEED),--seed $(SEED)) \
-		$(if $(KILLS),--kills $(KILLS)) $(if $(FUZZ),--fuzz $(FUZZ)) $(if $(RECORDS),--records $(RECORDS))
+faults: $(READY) ## Kill, race, lay out and fuzz, and print one table (SEED=1 KILLS=200 RACES=100 LAYOUTS=100 RECORDS=1000000)
+	@PYTHONPATH=tests/faults $(BIN)/python -W ignore tests/faults/table.py \
+		$(foreach name,SEED KILLS REFUSALS RACES LAYOUTS FUZZ RECORDS,$(if $($(name)),--$(shell echo $(name) | tr A-Z a-z) $($(name))))
 
 ui: $(READY) ## Open Dagster's UI on your job files (webserver, daemon and code, stopped together by Ctrl-C)
 	@exec $(BIN)/python deploy/ui.py $(ARGS)

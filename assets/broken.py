@@ -5,6 +5,7 @@ from pathlib import Path
 
 import dagster as dg
 
+from assets.markdown import escaped
 from pipelines.core.errors import TailraceError
 from pipelines.core.model import Job
 from pipelines.job.folder import load_folder
@@ -23,7 +24,8 @@ def broken_asset(path: Path, error: TailraceError) -> dg.AssetSpec:
         key=broken_key(path),
         group_name=_word(path),
         description=(
-            f"Not a valid job file, so there are no assets for it: {error}\n\nCorrect it, then *Reload definitions*."
+            f"Not a valid job file, so there are no assets for it: {escaped(str(error))}\n\n"
+            "Correct it, then *Reload definitions*."
         ),
         kinds={"error"},
         metadata={"error": str(error), "file": str(path), "line": error.line or 0, "key": error.key or ""},

@@ -18,6 +18,7 @@ from assets.keys import (
     stream_output_keys,
     verdicts_key,
 )
+from assets.markdown import escaped
 from assets.pages import address, page_of_report
 from assets.ranges import checked_range, days_in, range_of
 from assets.replayed import listed
@@ -196,7 +197,7 @@ def _of_run(result: "Reconciliation") -> dict[str, dg.MetadataValue]:
     if result.differing:
         about["run_by_status"] = dg.MetadataValue.text(listed(result.by_status))
         about["run_by_cause"] = dg.MetadataValue.text(listed(result.by_cause))
-        about["run_first_difference"] = dg.MetadataValue.md("\n\n".join(result.story))
+        about["run_first_difference"] = dg.MetadataValue.md("\n\n".join(map(escaped, result.story)))
     return {**about, "versions_read": dg.MetadataValue.text(listed(result.versions_read))}
 
 

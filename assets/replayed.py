@@ -8,6 +8,7 @@ import dagster as dg
 
 from assets.errors import as_failure
 from assets.keys import SPARK_POOL, WHY_TAG, arrivals_key, output_key, verdicts_key
+from assets.markdown import escaped
 from assets.pages import page_of_report
 from assets.partitions import arrivals_mapping
 from assets.ranges import days_in, key_of, range_of
@@ -181,7 +182,7 @@ def listed(counts: Mapping[str, object]) -> str:
 
 def _specs(job: Job) -> list[dg.AssetSpec]:
     reach = reach_of(job)
-    policy = "\n".join(f"- {sentence}" for sentence in (*describe_policy(job), *describe_read_range(job)))
+    policy = "\n".join(f"- {escaped(sentence)}" for sentence in (*describe_policy(job), *describe_read_range(job)))
     return [
         dg.AssetSpec(
             key=key,

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 
@@ -21,8 +22,10 @@ from pipelines.core.errors import TailraceError
 from pipelines.core.intervals import format_ends, format_range
 from pipelines.core.model import Job
 from pipelines.job.load import load_job
+from pipelines.lakehouse.layout import tables_read
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import abandon_dead, runs_of
+from pipelines.lakehouse.watch import watch_of
 from pipelines.quality.freshness import StaleDay, stale_days, summary, versions_now
 from pipelines.quality.lost_ranges import LostRange, lost_ranges
 from pipelines.replay.builder import LogReads
@@ -49,6 +52,8 @@ def stale_sensor(
     job_name: str, path: Path, lakehouse: Lakehouse, partitions: dg.PartitionsDefinition[str], *, started: bool
 ) -> dg.SensorDefinition:
     """``<job>_stale_days``: asks for another replay of exactly the days whose results are stale."""
+    # the job and its tables when no day was stale
+    fresh: object = None
 
     @dg.sensor(
         name=f"{job_name}_stale_days",
@@ -61,10 +66,14 @@ def stale_sensor(
         ),
     )
     def stale() -> Evaluation:
+        nonlocal fresh
         job = current_job(path, job_name)
         if isinstance(job, dg.SkipReason):
             return job
         try:
+            state = job, watch_of(lakehouse).state(job_name, tables_read(job))
+            if state == fresh:
+                return dg.SkipReason("no replayed day is stale: nothing has changed")
             found = stale_days(lakehouse, job)
             versions = versions_now(lakehouse, job)
         except TailraceError as error:
@@ -73,6 +82,7 @@ def stale_sensor(
         days = [day for day in found if day.day.isoformat() in known]
         decision = {"job_fingerprint": job.fingerprint, "versions": versions, "stale": summary(days)}
         cursor = json.dumps(decision, ensure_ascii=False)
+        fresh = None if found else state
         if not days:
             return dg.SensorResult(skip_reason=dg.SkipReason("no replayed day is stale"), cursor=cursor)
         requests = [_replay_again(job, versions, consecutive) for consecutive in _consecutive(days)]
@@ -83,6 +93,9 @@ def stale_sensor(
 
 def lost_sensor(job_name: str, path: Path, lakehouse: Lakehouse, *, started: bool) -> dg.SensorDefinition:
     """``<job>_lost_ranges``: replays the ranges that failed or killed runs left."""
+    # the job's part of the run ledger, and what its rows are when nothing has changed
+    read: object = None
+    ledger: list[dict[str, Any]] = []
 
     @dg.sensor(
         name=f"{job_name}_lost_ranges",
@@ -96,12 +109,16 @@ def lost_sensor(job_name: str, path: Path, lakehouse: Lakehouse, *, started: boo
         ),
     )
     def lost(context: dg.SensorEvaluationContext) -> Evaluation:
+        nonlocal read, ledger
         job = current_job(path, job_name)
         if isinstance(job, dg.SkipReason):
             return job
         try:
-            abandon_dead(lakehouse, job.name)
-            ledger = runs_of(lakehouse, job.name)
+            state = watch_of(lakehouse).state(job_name, ())
+            if state != read:
+                ledger, read = runs_of(lakehouse, job_name), state
+            if abandon_dead(lakehouse, job, ledger):
+                ledger, read = runs_of(lakehouse, job_name), None
         except TailraceError as error:
             return dg.SkipReason(f"the lakehouse cannot be read: {error}")
         found = lost_ranges(outcomes(context.instance, job.name, ledger))

@@ -11,9 +11,10 @@ _PROGRAM = """
 import os, signal, sys
 from pathlib import Path
 from pipelines.ingest import batch
+from pipelines.lakehouse import append
 from source_rows import source_job, ingest
 
-def die(self, *_):
+def die(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
 def then_die(plain):
@@ -24,15 +25,17 @@ if moment == "before the rows":
     batch.Batch._write_arrivals = die
 elif moment == "while reading":
     batch.SortedRuns.add = then_die(batch.SortedRuns.add)
+elif moment == "after a data file":
+    append.create_table_with_add_actions = append.DeltaTable.create_write_transaction = die
 else:
     batch.Batch._write_arrivals = then_die(batch.Batch._write_arrivals)
-ingest(source_job(sys.argv[2]), Path(sys.argv[3]))
+ingest(source_job(sys.argv[2], sys.argv[4]), Path(sys.argv[3]))
 """
-MOMENTS = ["while reading", "before the rows", "after the rows"]
+MOMENTS = ["while reading", "before the rows", "after a data file", "after the rows"]
 
 
-def killed(moment: str, source: str, lakehouse: Path) -> None:
+def killed(moment: str, source: str, lakehouse: Path, regression: str = "quarantine") -> None:
     """Ingest what is new, and die at the moment."""
-    command = [sys.executable, "-c", _PROGRAM, moment, source, str(lakehouse)]
+    command = [sys.executable, "-c", _PROGRAM, moment, source, str(lakehouse), regression]
     done = subprocess.run(command, env={"PYTHONPATH": ":".join(sys.path)}, check=False)
     assert done.returncode == -signal.SIGKILL

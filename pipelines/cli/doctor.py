@@ -78,7 +78,7 @@ def _s3_jars() -> Finding:
 
     absent = jars.missing_for_s3()
     if absent:
-        return Finding("S3 jars", False, f"{absent[0]} is missing or altered", "run 'make install-s3'")
+        return Finding("S3 jars", False, f"{absent[0]} is missing or altered", "run 'tailrace setup --s3'")
     return Finding("S3 jars", True, f"{len(jars.S3)} and the log store in {jars.directory()}, hashes as pinned")
 
 

@@ -16,7 +16,7 @@ from typer.exceptions import Abort, Exit, TyperException
 from pipelines import __version__
 from pipelines.cli.common import with_global_options
 from pipelines.core.errors import TailraceError
-from pipelines.lakehouse.damage import damaged_file
+from pipelines.lakehouse.damage import explained
 
 COMMANDS = (
     "demo",
@@ -96,7 +96,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _report(error: BaseException, *, as_json: bool) -> int:
     """Print the error as one sentence on stderr, under ``--json`` also as an object; return the exit code."""
-    error = damaged_file(error) or error
+    error = explained(error) or error
     data: dict[str, object] = {}
     match error:
         case Abort() | KeyboardInterrupt():
@@ -133,7 +133,7 @@ def main() -> None:
 def _first_sentence(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     what = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-    return f"{what}; nothing was half-written; --debug shows where it happened"
+    return f"{what}; no table was half-written; --debug shows where it happened"
 
 
 if __name__ == "__main__":

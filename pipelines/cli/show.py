@@ -13,7 +13,7 @@ import typer
 from pipelines.cli.common import FROM, JOB, TO, console, context, emit, find_job, note, output_range
 
 if TYPE_CHECKING:
-    from pipelines.core.model import Job
+    from pipelines.core.model import Job, OutputRange
 
 Row = dict[str, Any]
 
@@ -39,12 +39,29 @@ def show(job: JOB, table: TABLE, from_: FROM = None, to: TO = None, format_: FOR
         data = _previews(found)
         _print(data, list(data[0]) if data else [], format_)
         return
-    rows = rows_of(found, table, context().lakehouse, output_range(from_, to))
+    output = output_range(from_, to)
+    rows = rows_of(found, table, context().lakehouse, output)
     if rows is None:
         note(f"{table} is not written yet")
         emit([], ())
         return
+    for sentence in _origins(found, table, output):
+        note(f"note: {sentence}")
     _print(plain_rows(rows), rows.column_names, format_)
+
+
+def _origins(job: Job, table: str, output: OutputRange) -> list[str]:
+    """Of what different origin the shown results are."""
+    from pipelines.lakehouse.layout import result_tables
+    from pipelines.lakehouse.owned_ranges import origins
+    from pipelines.lakehouse.root import Lakehouse
+    from pipelines.lakehouse.runs import runs_of
+    from pipelines.lakehouse.show import tables_of
+
+    shown, _ = tables_of(job)[table.lower()]
+    if shown[0] not in dict(result_tables(job)):
+        return []
+    return origins(runs_of(Lakehouse.at(context().lakehouse), job.name), job, output)
 
 
 def _previews(job: Job) -> list[Row]:

@@ -5,6 +5,7 @@ A source changes no result, so it is no part of a job's fingerprint.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,6 +17,25 @@ CAPTURE_PATTERN = "{PartitionId}/{Year}/{Month}/{Day}/{Hour}/{Minute}/{Second}"
 """The product's path below ``{Namespace}/{EventHub}``."""
 MANY = 65_536
 """Where a message may contain several events, an event's sequence is the message's times this, plus its position."""
+
+_CREDENTIAL = re.compile(
+    r"^[a-z][a-z0-9+.-]*://[^:@/]*:(?!\d+/)[^@]*@|^s3[an]?://[^/@]*@|[?&](sig|x-amz-\w+|\w*token|\w*secret\w*|password)=",
+    re.IGNORECASE,
+)
+"""A password before the host, or a signature or key among the parameters."""
+
+
+def require_no_credential(place: str) -> None:
+    """:class:`ValueError`, which does not repeat it, if an address contains a credential: plans and logs name places.
+
+    >>> require_no_credential("abfss://container@account.dfs.core.windows.net/lake")
+    >>> require_no_credential("s3://AKIA:secret@bucket/lake")
+    Traceback (most recent call last):
+    ...
+    ValueError: the address contains a credential; leave it out, and set it in the environment
+    """
+    if _CREDENTIAL.search(place):
+        raise ValueError("the address contains a credential; leave it out, and set it in the environment")
 
 
 @dataclass(frozen=True, slots=True)

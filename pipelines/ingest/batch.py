@@ -22,8 +22,8 @@ from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError
 
 from pipelines.core.errors import EnvironmentUnfit, UsageError, did_you_mean
 from pipelines.core.model import Input, Job
@@ -37,11 +37,13 @@ from pipelines.ingest.repeats import Repeats
 from pipelines.ingest.sequential_order import SequentialOrder
 from pipelines.ingest.sorted_runs import SortedRuns
 from pipelines.ingest.tails import Tails
+from pipelines.lakehouse.append import append
 from pipelines.lakehouse.commits import version_of
-from pipelines.lakehouse.compact import compact, file_layout
+from pipelines.lakehouse.compact import compact
 from pipelines.lakehouse.layout import arrivals_table, quarantine_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import LOG_COLUMNS, SOURCE_TIME, alike, arrivals_schema
+from pipelines.runtime.telemetry import traced
 
 COUNTS = ("appended", "quarantined", "duplicates", "held_at_last")
 """What the metadata of a batch's commit, and the ledger, count."""
@@ -103,6 +105,7 @@ class IngestSummary:
         }
 
 
+@traced("tailrace.ingest")
 def ingest(
     job: Job,
     input: str,
@@ -268,7 +271,7 @@ class Batch:
     ) -> IngestSummary:
         """Write what is refused, then the rows with ``metadata``; ``about`` completed with what became of them."""
         rows, quarantine = self.reading.rows, self.reading.quarantine
-        duplicates, refused = self.reading.repeats.settle(self.log, rows.reader())
+        duplicates, refused = self.reading.repeats.settle(self.log, rows.runs())
         quarantine.add(refused)
         quarantine.write(lakehouse, quarantine_table(self.part.name))
         done = replace(
@@ -301,30 +304,7 @@ class Batch:
             app_transactions=[transaction],
             max_commit_retries=0,
         )
-        name, layout = arrivals_table(self.part.name), file_layout(self.schema)
-        if self.log is not None:
-            write_deltalake(
-                self.log,
-                rows.reader(),
-                mode="append",
-                schema_mode="merge",
-                commit_properties=commit,
-                writer_properties=layout,
-            )
-            return
-        try:
-            lakehouse.create(
-                name,
-                rows.reader(),
-                mode="error",
-                partition_by=["arrival_date"],
-                commit_properties=commit,
-                writer_properties=layout,
-            )
-        except DeltaError as error:
-            if lakehouse.open(name) is None:
-                raise
-            raise CommitFailedError(str(error)) from error
+        append(lakehouse, arrivals_table(self.part.name), self.log, self.schema, rows.days(), commit)
 
 
 def _application(input_name: str, batch_id: str) -> str:

@@ -86,7 +86,8 @@ def clean_lines(lines: bytes, types: pa.Schema) -> CleanLines | None:
 
 def _parsed(body: bytes, schema: pa.Schema) -> pa.Table | None:
     try:
-        body.decode()
+        if not body.isascii():
+            body.decode()
         return pj.read_json(
             pa.BufferReader(body),
             pj.ReadOptions(use_threads=False, block_size=_ARROW_BLOCK),

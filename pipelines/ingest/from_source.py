@@ -28,6 +28,7 @@ from pipelines.lakehouse import runs
 from pipelines.lakehouse.commits import commits
 from pipelines.lakehouse.layout import arrivals_table
 from pipelines.lakehouse.root import Lakehouse
+from pipelines.runtime.telemetry import traced
 
 KIND = "ingest"
 
@@ -51,6 +52,7 @@ class Silent:
         """Nothing."""
 
 
+@traced("tailrace.ingest")
 def ingest_source(
     job: Job,
     input: str,

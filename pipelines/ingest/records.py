@@ -14,7 +14,7 @@ from pipelines.core.model import Input
 from pipelines.ingest.order import ArrivalOrder, Judged
 from pipelines.ingest.readers import Chunk, Refused
 from pipelines.ingest.sequential_order import SequentialOrder
-from pipelines.ingest.values import FINE_FRACTION, convert, convert_arrow
+from pipelines.ingest.values import FINE_FRACTION, convert, convert_arrow, undeclared
 from pipelines.lakehouse.arrival_log import FOR_ALL
 from pipelines.lakehouse.schema import TIMESTAMP, arrivals_schema
 
@@ -83,7 +83,10 @@ class Judge:
             if values is None:
                 columns[field.name] = pa.nulls(count, field.type)
                 continue
-            turn = convert_arrow if isinstance(values, pa.Array) else convert
+            is_typed = isinstance(values, pa.Array)
+            turn = convert_arrow if is_typed else convert
+            if not is_typed:
+                chunk.ignored.update(undeclared(values, field.type, field.name))
             columns[field.name], misfits = turn(values, field.type, truncate=truncate)
             for index, reason in misfits.items():
                 reasons.setdefault(index, f"{field.name}: {reason}")

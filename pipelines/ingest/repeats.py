@@ -30,21 +30,21 @@ class Repeats:
         for (key, what), refused in zip(self._rows(judged.repeated), judged.repeats, strict=True):
             self._found.setdefault(key, []).append((what, refused))
 
-    def settle(self, log: DeltaTable | None, batches: Iterable[pa.RecordBatch]) -> tuple[int, list[Refused]]:
+    def settle(self, log: DeltaTable | None, taken: Iterable[pa.Table]) -> tuple[int, list[Refused]]:
         """How many are duplicates of what the log, or the batch itself, has taken; and the others, refused."""
         if not self._found:
             return 0, []
-        taken = dict(self._taken(log, batches))
+        known = dict(self._known(log, taken))
         duplicates, refused = 0, []
         for key, records in self._found.items():
             for what, record in records:
-                if taken.get(key) == what:
+                if known.get(key) == what:
                     duplicates += 1
                 else:
                     refused.append(record)
         return duplicates, refused
 
-    def _taken(self, log: DeltaTable | None, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[_Key, str]]:
+    def _known(self, log: DeltaTable | None, taken: Iterable[pa.Table]) -> Iterator[tuple[_Key, str]]:
         sequences = pa.array(sorted({sequence for _, sequence in self._found}), pa.int64())
         if log is not None:
             there = log.to_pyarrow_dataset()
@@ -54,8 +54,7 @@ class Repeats:
                 if name not in columns:  # a column that the input has since
                     rows = rows.append_column(name, pa.nulls(len(rows)))
             yield from (row for row in self._rows(rows) if row[0] in self._found)
-        for batch in batches:
-            rows = pa.table(batch)
+        for rows in taken:
             rows = rows.filter(pc.is_in(rows["sequence"], value_set=sequences))
             yield from (row for row in self._rows(rows) if row[0] in self._found)
 

@@ -9,7 +9,7 @@ refuse the same. What is taken, by type:
 - BOOLEAN: ``true`` and ``false``; STRING: text, and a JSON number or boolean as it was written;
 - TIMESTAMP: ISO 8601 with any offset (none: UTC), at most six fractional digits unless cut off on request;
 - DATE: ``2026-01-31``; BINARY: base64; ARRAY, MAP, STRUCT: JSON, in CSV as text. Names of properties may be in
-  another case; a property that the STRUCT does not have is left out, like a column that the table does not have.
+  another case; a property that the STRUCT does not have is left out and counted, like a column that the table lacks.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import base64
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -225,13 +226,14 @@ def _doubles(values: Sequence[Any], kinds: set[type], kind: pa.DataType) -> pa.A
 def _instants_of_text(text: pa.Array, truncate: bool) -> tuple[pa.Array, dict[int, str]]:
     """Instants as they are usually written at once, the others one by one."""
     usual = pc.match_substring_regex(text, _USUAL_INSTANT)
-    instants = _usual_instants(pc.if_else(usual, text, None))
+    all_usual = pc.all(usual).as_py() is not False
+    instants = _usual_instants(text if all_usual else pc.if_else(usual, text, None))
     if instants is None:
         return _one_by_one(text.to_pylist(), TIMESTAMP, truncate)
+    if all_usual:
+        return instants, {}
     unusual = pc.fill_null(pc.invert(usual), False)
     places = np.flatnonzero(unusual)
-    if not len(places):
-        return instants, {}
     others, refused = _one_by_one(text.filter(unusual).to_pylist(), TIMESTAMP, truncate)
     return pc.replace_with_mask(instants, unusual, others), {int(places[at]): why for at, why in refused.items()}
 
@@ -440,6 +442,39 @@ def _nested(value: Any, kind: pa.DataType, truncate: bool) -> Any:
             value = under_their_names(value, names)
         return {name: one(value.get(name), kind.field(name).type, truncate=truncate) for name in names}
     raise _misfit(value, kind)
+
+
+def undeclared(values: Iterable[Any], kind: pa.DataType, name: str) -> Counter[str]:
+    """In how many of ``values`` each property occurs that a STRUCT inside ``kind`` does not have, by its path below
+    ``name``."""
+    found = Counter[str]()
+    if pa.types.is_nested(kind):
+        for value in values:
+            found.update(set(_undeclared(value, kind, name)))
+    return found
+
+
+def _undeclared(value: Any, kind: pa.DataType, path: str) -> Iterator[str]:
+    if not pa.types.is_nested(kind):
+        return
+    if isinstance(value, str):
+        try:
+            value = decode_json(value)
+        except ValueError:
+            return
+    if pa.types.is_struct(kind) and isinstance(value, dict):
+        fields = {field.name: field.type for field in kind.fields}
+        for key, item in under_their_names(value, fields).items():
+            if key in fields:
+                yield from _undeclared(item, fields[key], f"{path}.{key}")
+            else:
+                yield f"{path}.{key}"
+    elif pa.types.is_list(kind) and isinstance(value, list):
+        for item in value:
+            yield from _undeclared(item, kind.value_type, path)
+    elif pa.types.is_map(kind) and isinstance(value, dict):
+        for item in value.values():
+            yield from _undeclared(item, kind.item_type, path)
 
 
 # -- JSON ---------------------------------------------------------------------------------------------------------

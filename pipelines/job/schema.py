@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from pipelines.core.errors import did_you_mean
-from pipelines.core.sources import CAPTURE_PATTERN, Body, EventsPerMessage
+from pipelines.core.sources import CAPTURE_PATTERN, Body, EventsPerMessage, require_no_credential
 from pipelines.core.time import parse_duration, parse_instant
 
 
@@ -53,10 +53,22 @@ def _tolerance_us(value: Any) -> int | None:
     return None if value == "unbounded" else _not_negative(value)
 
 
+def _null_by_name(value: Any) -> Any:
+    """YAML reads ``null`` without quotes as no value."""
+    return "null" if value is None else value
+
+
+def _no_credential(value: str) -> str:
+    require_no_credential(value)
+    return value
+
+
+Place = Annotated[str, AfterValidator(_no_credential)]
 Duration = Annotated[int, BeforeValidator(_duration_us)]
 NotNegative = Annotated[int, BeforeValidator(_not_negative)]
 Positive = Annotated[int, BeforeValidator(_positive)]
 Instant = Annotated[int, BeforeValidator(_instant_us)]
+OnCastError = Annotated[Literal["fail", "null", "drop_row"], BeforeValidator(_null_by_name)]
 Guard = Annotated[int | None, BeforeValidator(_guard_us)]
 Tolerance = Annotated[int | None, BeforeValidator(_tolerance_us)]
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
@@ -239,9 +251,9 @@ class QuerySection(Section):
 
 
 class StreamSection(Section):
-    windows: str | None = None
+    windows: Place | None = None
     columns: dict[str, str] = {}
-    outputs: dict[str, str] = {}
+    outputs: dict[str, Place] = {}
 
 
 class JobSection(Section):
@@ -253,7 +265,7 @@ class JobSection(Section):
     references: dict[Name, ReferenceSection] = {}
     functions: dict[Identifier, str | FunctionSection] = {}
     string_comparison: Literal["exact", "ignore_case"] = "exact"
-    on_cast_error: Literal["fail", "null", "drop_row"] = "fail"
+    on_cast_error: OnCastError = "fail"
     query: QuerySection
     end_of_log: Literal["flush", "hold"] | None = None
     strict_limits: bool = False

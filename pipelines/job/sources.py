@@ -22,7 +22,7 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "delta": schema.DeltaSection,
     "files": schema.FilesSection,
 }
-_SECRET = re.compile(r"password|secret|\.key\.pem$")
+_SECRET = re.compile(r"password|secret|\.key\.pem$|\.jaas\.config$|oauthbearer\.config$")
 _VARIABLE = re.compile(r"\$\{\w+\}")
 _TOKEN = re.compile(r"\{(\w+)\}")
 _TOKENS = ("Namespace", "EventHub", "PartitionId", "Year", "Month", "Day", "Hour", "Minute", "Second")
@@ -41,7 +41,7 @@ def build_source(file: JobFile, data: dict[str, Any], columns: tuple[Column, ...
         case schema.CaptureSection():
             file.at((*path, "pattern"), lambda: _check_pattern(section.pattern))
             return sources.EventHubsCapture(
-                _place(file, section.path), section.pattern, section.body, section.events_per_message
+                _place(file, section.path, path), section.pattern, section.body, section.events_per_message
             )
         case schema.KafkaSection():
             for name, value in section.properties.items():
@@ -57,16 +57,19 @@ def build_source(file: JobFile, data: dict[str, Any], columns: tuple[Column, ...
             )
         case schema.DeltaSection():
             fields = _fields(file, section, columns, path)
-            return sources.DeltaTable(_place(file, section.path), fields, section.body, section.events_per_message)
+            return sources.DeltaTable(
+                _place(file, section.path, path), fields, section.body, section.events_per_message
+            )
         case schema.FilesSection():
             fields = _fields(file, section, columns, path)
             return sources.Files(
-                _place(file, section.path), section.format, fields, section.body, section.events_per_message
+                _place(file, section.path, path), section.format, fields, section.body, section.events_per_message
             )
     raise AssertionError(kind)
 
 
-def _place(file: JobFile, path: str) -> str:
+def _place(file: JobFile, path: str, key: KeyPath) -> str:
+    file.at((*key, "path"), lambda: sources.require_no_credential(path))
     if "://" in path or file.name is None:
         return path
     return str(Path(file.name).absolute().parent / Path(path).expanduser())

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
+import pyarrow.fs as pafs
 from deltalake import DeltaTable
+from deltalake.fs import DeltaStorageHandler
 
 from pipelines.core.time import DAY, MILLISECOND, date_of, day_of, from_datetime
 from pipelines.lakehouse.arrow import plain_rows, read_stream
@@ -67,6 +69,12 @@ def data_files(table: DeltaTable, columns: Sequence[str]) -> list[dict[str, Any]
 def log_files(table: DeltaTable) -> list[LogFile]:
     """All data files of an arrival log at the version it was opened at."""
     return [_file(row) for row in data_files(table, _COLUMNS)]
+
+
+def missing_files(table: DeltaTable, paths: Sequence[str]) -> list[str]:
+    """Those of the table's data files that are no longer in the store: an older version's, once it is vacuumed."""
+    files = pafs.PyFileSystem(DeltaStorageHandler.from_table(table._table))
+    return [one.path for one in files.get_file_info(list(paths)) if one.type == pafs.FileType.NotFound]
 
 
 def shows_all_rows(table: DeltaTable) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from itertools import islice
 from typing import Any
 
@@ -14,8 +15,11 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.fs import DeltaStorageHandler
 
 from pipelines.core.errors import EnvironmentUnfit
+from pipelines.core.time import MILLISECOND, MINUTE, from_datetime
 from pipelines.lakehouse.root import Lakehouse
 
+_CLOCK_US = MINUTE
+"""So far may the clock that timed a commit be behind the one that timed its run."""
 _LOOKED_BACK = 1000
 """More commits than others make between a commit and the question which one it was."""
 
@@ -73,6 +77,20 @@ def version_of(lakehouse: Lakehouse, name: str, metadata: Mapping[str, str]) -> 
         hint="have every writer commit with conditional writes (for Spark a log store that does so:"
         " spark.delta.logStore.s3a.impl), and run the command again",
     )
+
+
+def committed_by(lakehouse: Lakehouse, tables: Iterable[str], run_id: str, began: datetime) -> dict[str, int]:
+    """The newest version of each of ``tables`` that a run has committed since it ``began``, by the tables' logs."""
+    found: dict[str, int] = {}
+    for name in tables:
+        table = lakehouse.open(name)
+        for version, about in islice(commits(table), _LOOKED_BACK) if table is not None else ():
+            if metadata_of(about).get("run_id") == run_id:
+                found[name] = version
+            at_ms = about.get("timestamp")
+            if name in found or (at_ms is not None and at_ms * MILLISECOND < from_datetime(began) - _CLOCK_US):
+                break
+    return found
 
 
 def commits(table: DeltaTable) -> Iterator[tuple[int, dict[str, Any]]]:

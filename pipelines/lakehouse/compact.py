@@ -48,11 +48,12 @@ def file_layout(schema: pa.Schema) -> WriterProperties:
     return WriterProperties(
         max_row_group_size=ROWS_A_GROUP,
         data_page_row_count_limit=ROWS_A_PAGE,
-        column_properties={column.name: plain for column in schema if _seldom_repeats(column.type)},
+        column_properties={column.name: plain for column in schema if seldom_repeats(column.type)},
     )
 
 
-def _seldom_repeats(kind: pa.DataType) -> bool:
+def seldom_repeats(kind: pa.DataType) -> bool:
+    """Whether a column of this type is written without a dictionary."""
     return bool(pa.types.is_timestamp(kind) or pa.types.is_floating(kind) or pa.types.is_int64(kind))
 
 

@@ -10,6 +10,7 @@ from pipelines.core.errors import EnvironmentUnfit
 from pipelines.core.model import OutputRange
 from pipelines.core.time import format_instant
 from pipelines.lakehouse import object_stores
+from pipelines.lakehouse.outside import require_inside
 from pipelines.lakehouse.root import Lakehouse
 
 
@@ -44,7 +45,7 @@ def write_document(lakehouse: Lakehouse, name: str, content: str) -> str:
     Raises :class:`EnvironmentUnfit` if it cannot be written.
     """
     if lakehouse.is_local:
-        return str(write_file(lakehouse.folder / name, content))
+        return str(write_file(require_inside(lakehouse.folder, name), content))
     place = f"{lakehouse.root}/{name}"
     try:
         object_stores.write_object(lakehouse.root, name, content.encode())

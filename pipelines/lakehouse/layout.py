@@ -140,6 +140,11 @@ def references_table(reference_name: str) -> str:
     return f"references/{reference_name}"
 
 
+def tables_read(job: Job) -> tuple[str, ...]:
+    """The tables that a replay reads: arrival logs, and reference data."""
+    return (*(arrivals_table(part.name) for part in job.logs), *(references_table(one.name) for one in job.references))
+
+
 def summaries_table(input_name: str) -> str:
     """``_cache/summaries/<input>``"""
     return f"_cache/summaries/{input_name}"

@@ -9,6 +9,7 @@ import os
 import re
 from typing import Any
 
+import pyarrow as pa
 from deltalake.fs import DeltaStorageHandler
 
 from pipelines.core.errors import EnvironmentUnfit
@@ -42,6 +43,11 @@ def write_object(root: str, name: str, content: bytes) -> None:
     stream: Any = _files(root)._handler.open_output_stream(name, None)
     stream.write(content)
     stream.close()
+
+
+def open_stream(root: str, name: str) -> pa.PythonFile:
+    """The object ``name`` below ``root``, to be written; it is there once the stream is closed."""
+    return _files(root).open_output_stream(name)
 
 
 def remove_folder(root: str, name: str) -> None:

@@ -29,6 +29,7 @@ PREVIEW = "preview"
 DAYS_VARIABLE = "TAILRACE_PREVIEW_DAYS"
 DEFAULT_DAYS = 7
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_SIDE_TABLE = re.compile(rf"previews(/{_NAME.pattern}){{3,}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,8 @@ class Preview:
     @property
     def expires_at(self) -> datetime:
         """When the next preview of the job removes it."""
-        return self.run["finished_at"] + timedelta(days=days_kept())  # type: ignore[no-any-return]
+        finished_at: datetime = self.run["finished_at"]
+        return finished_at + timedelta(days=days_kept())
 
     def side_table(self, table: str) -> str:
         """The name of the side table of ``table``."""
@@ -99,7 +101,7 @@ def days_kept() -> int:
 def previews_of(lakehouse: Lakehouse, job_name: str) -> list[Preview]:
     """The previews of a job, oldest first."""
     runs = [run for run in runs_of(lakehouse, job_name) if run["kind"] == PREVIEW and run["status"] == SUCCEEDED]
-    newest = {_name_of(run): Preview(run) for run in runs}
+    newest = {_name_of(run): Preview(run) for run in runs if _names_side_tables(run)}
     found = [one for one in newest.values() if _is_there(lakehouse, one)]
     return sorted(found, key=lambda one: one.run["started_at"])
 
@@ -125,6 +127,16 @@ def drop_expired(lakehouse: Lakehouse, job_name: str) -> list[str]:
     for one in expired:
         drop_preview(lakehouse, one)
     return [one.name for one in expired]
+
+
+def _names_side_tables(run: Mapping[str, Any]) -> bool:
+    """Whether a row of the ledger names the side tables of one preview: what it names is opened, and removed."""
+    tables = list(dict(run["versions_written"] or {}))
+    return (
+        bool(tables)
+        and all(_SIDE_TABLE.fullmatch(name) for name in tables)
+        and ({tuple(name.split("/")[1:3]) for name in tables} == {(run["job"], _name_of(run))})
+    )
 
 
 def _name_of(run: Mapping[str, Any]) -> str:

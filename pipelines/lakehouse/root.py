@@ -12,7 +12,9 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from pipelines.core.errors import EnvironmentUnfit, UsageError
+from pipelines.core.sources import require_no_credential
 from pipelines.lakehouse import object_stores
+from pipelines.lakehouse.outside import require_inside, require_own_files
 
 _NAME = re.compile(r"_?[a-z][a-z0-9_]{0,62}(/[a-z][a-z0-9_]{0,62})*")
 """What begins with an underscore is the product's own: no input and no job can be called so."""
@@ -31,6 +33,7 @@ class Lakehouse:
         if isinstance(place, Lakehouse):
             return place
         text = str(place)
+        _refuse_credential(text, "--lakehouse")
         if "://" in text:
             return cls(object_stores.with_account(text.rstrip("/")))
         return cls(str(Path(text).expanduser().absolute()))
@@ -46,13 +49,19 @@ class Lakehouse:
         return Path(self.root.removeprefix("file://"))
 
     def uri(self, table: str) -> str:
-        """Where ``table`` is: a name such as ``windows/my_job``, or an absolute path or URI, which stays itself."""
+        """Where ``table`` is: a name such as ``windows/my_job``, or an absolute path or URI, which stays itself.
+
+        Raises :class:`UsageError` for another name, :class:`EnvironmentUnfit` if a link leads out of the root.
+        """
         if "://" in table or table.startswith("/"):
+            _refuse_credential(table)
             return table
         if not _NAME.fullmatch(table):
             raise UsageError(
                 f"'{table}' is not a table's name", hint="names are in lower case, like windows/departures_per_hour"
             )
+        if self.is_local:
+            require_inside(self.folder, table)
         return f"{self.root}/{table}"
 
     def open(self, table: str, version: int | None = None) -> DeltaTable | None:
@@ -65,7 +74,7 @@ class Lakehouse:
             options = object_stores.storage_options(uri)
             if not DeltaTable.is_deltatable(uri, options):
                 return None
-            return DeltaTable(uri, version=version, storage_options=options)
+            found = DeltaTable(uri, version=version, storage_options=options)
         except TableNotFoundError:
             return None
         except (DeltaError, OSError, ValueError) as error:
@@ -78,6 +87,8 @@ class Lakehouse:
                 f"the table {table} cannot be read at version {version}: its newest is {newest}",
                 hint="name a version that 'tailrace plan' or the runs table shows",
             ) from error
+        require_own_files(found, table, uri)
+        return found
 
     def create(self, table: str, rows: Any, *, mode: Literal["error", "append", "overwrite"], **how: Any) -> None:
         """Write ``rows`` to a table that is not there yet, by ``write_deltalake``: with any ``mode`` it is made."""
@@ -102,3 +113,10 @@ class Lakehouse:
                 f"the lakehouse {self.folder} cannot be written: {error.strerror or error}",
                 hint="choose another folder with --lakehouse, or change its permissions",
             ) from None
+
+
+def _refuse_credential(place: str, key: str | None = None) -> None:
+    try:
+        require_no_credential(place)
+    except ValueError as error:
+        raise UsageError(str(error), key=key) from None

@@ -33,7 +33,9 @@ def require_client(spark: SparkSession, lakehouse: Lakehouse) -> None:
     try:
         jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, settings)
     except Py4JJavaError:
-        brings = "run 'make install-s3'" if is_s3(lakehouse.root) else "give Spark its client with spark.jars.packages"
+        brings = (
+            "run 'tailrace setup --s3'" if is_s3(lakehouse.root) else "give Spark its client with spark.jars.packages"
+        )
         raise EnvironmentUnfit(
             f"Spark has no client for {scheme}://", hint=f"{brings}; docs/object-stores.md has the details"
         ) from None
@@ -51,7 +53,7 @@ def require_safe_commits(spark: SparkSession, lakehouse: Lakehouse) -> None:
     if is_s3(lakehouse.root) and _log_store(spark, scheme) in _UNSAFE_LOG_STORES:
         raise EnvironmentUnfit(
             f"Spark's commits to {lakehouse.root} may overwrite those of other writers",
-            hint=f"run 'make install-s3', which brings a log store that commits with conditional writes, or set"
+            hint=f"run 'tailrace setup --s3', which brings a log store that commits with conditional writes, or set"
             f" {_key(scheme)} to one",
         )
 

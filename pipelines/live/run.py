@@ -22,6 +22,7 @@ from pipelines.live.spark.announcements import Announcement, announce, remove_ch
 from pipelines.live.spark.sink import stream_verdicts_table
 from pipelines.live.state.arrivals import LogOutOfOrder
 from pipelines.live.state.output import RunCounts
+from pipelines.runtime.telemetry import traced
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,6 +59,7 @@ class StreamSummary:
         }
 
 
+@traced("tailrace.stream")
 def stream(
     job: Job,
     lakehouse: str | Path | Lakehouse,
@@ -82,15 +84,16 @@ def stream(
     lakehouse = Lakehouse.at(lakehouse)
     lakehouse.require_writable()
     announced = announce(lakehouse, job, end_of_log=until_caught_up, from_start=from_start)
-    runs.abandon_dead(lakehouse, job.name)
+    runs.abandon_dead(lakehouse, job)
     run = _Run(job, lakehouse, announced, until_caught_up, files_per_trigger, progress or (lambda _: None))
     run.record(runs.RUNNING)
     try:
         run.go(spark)
+        return run.record(runs.SUCCEEDED)
     except BaseException as error:
-        run.record(runs.FAILED, error)
+        with runs.noted(run.run_id, error):
+            run.record(runs.FAILED, error)
         raise
-    return run.record(runs.SUCCEEDED)
 
 
 @dataclass

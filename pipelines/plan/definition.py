@@ -216,6 +216,13 @@ class Plan:
         return {one.table: one.version for one in self.writes if one.version is not None}
 
     @property
+    def versions_before(self) -> dict[str, int | None]:
+        """Version by table that the run writes, None where there is none yet: side tables are made by the run."""
+        if self.preview:
+            return {f"{self.preview}/{one.table}": None for one in self.writes}
+        return {one.table: one.version for one in self.writes}
+
+    @property
     def versions_by_name(self) -> dict[str, int]:
         """Version by input and reference read: what ``as_of`` of a plan that reads the same is."""
         by_input = {read.input: read.version for read in self.reads}

@@ -23,7 +23,7 @@ from pipelines.core.time import DAY, MILLISECOND, day_of, format_instant, from_d
 from pipelines.ingest.from_source import complete_until
 from pipelines.lakehouse.arrival_log import log_files
 from pipelines.lakehouse.layout import arrivals_table, references_table
-from pipelines.lakehouse.log_changes import Change, changes_since, last_change
+from pipelines.lakehouse.log_changes import Change, LogChanges, changes_since_run, last_change, logs_of
 from pipelines.lakehouse.owned_ranges import OwnedRange, owned_ranges
 from pipelines.lakehouse.reference_data import open_reference, static_rows
 from pipelines.lakehouse.root import Lakehouse
@@ -69,8 +69,7 @@ def day_range(day: date) -> OutputRange:
 
 def versions_now(lakehouse: Lakehouse, job: Job) -> dict[str, int]:
     """The newest version at which rows changed, of each arrival log that is written, by table."""
-    logs = {arrivals_table(part.name): lakehouse.open(arrivals_table(part.name)) for part in job.logs}
-    return {name: last_change(log) for name, log in logs.items() if log is not None}
+    return {name: last_change(log) for name, log in logs_of(lakehouse, job).items()}
 
 
 def is_replayed(lakehouse: Lakehouse, job: Job, day: date) -> bool:
@@ -89,26 +88,27 @@ def stale_days(lakehouse: Lakehouse, job: Job) -> list[StaleDay]:
     span = _span(lakehouse, job)
     if span is None:
         return []
-    runs = _replays(lakehouse, job)
+    runs, job_fingerprint = _replays(lakehouse, job), job.fingerprint
+    changed = {name: LogChanges(log) for name, log in logs_of(lakehouse, job).items()}
     found: dict[date, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     logs: LogReads | None = None
     for one in owned_ranges(runs, span)[0]:
         fingerprint = one.run["job_fingerprint"]
-        if fingerprint != job.fingerprint:
-            why = f"the job file changed: fingerprint {fingerprint[:12]} then, {job.fingerprint[:12]} now"
+        if fingerprint != job_fingerprint:
+            why = f"the job file changed: fingerprint {fingerprint[:12]} then, {job_fingerprint[:12]} now"
             for day, _ in _days(one, span):
                 found[day][one.run_id].append(why)
             continue
-        references = _new_references(lakehouse, job, one)
+        references = _new_references(lakehouse, job, one) if job.references else []
         for day, part in _days(one, span) if references else ():
             found_references = [reference.what for reference in references if reference.touches(part)]
             if found_references:
                 found[day][one.run_id] += found_references
-        changes = _changes(lakehouse, job, one)
+        settled_us = from_datetime(one.run["end_of_log"]) if one.run["settled"] else None
+        changes = [change for _, change in changes_since_run(changed, one.run, settled_us)]
         if not changes:
             continue
         logs = logs or LogReads(job, lakehouse)
-        settled_us = from_datetime(one.run["end_of_log"]) if one.run["settled"] else None
         for day, part in _days(one, span):
             read = logs.that_matter(part)
             ends_us = [us for us in (read.to_us, settled_us) if us is not None]
@@ -184,22 +184,6 @@ def living_partitions(lakehouse: Lakehouse, input_name: str) -> dict[int | None,
 
 def _replays(lakehouse: Lakehouse, job: Job) -> list[dict[str, Any]]:
     return [run for run in runs_of(lakehouse, job.name) if run["kind"] == "replay"]
-
-
-def _changes(lakehouse: Lakehouse, job: Job, one: OwnedRange) -> list[Change]:
-    """What changed in the logs after the run read them."""
-    found = []
-    for part in job.logs:
-        name = arrivals_table(part.name)
-        log, version = lakehouse.open(name), one.run["versions_read"].get(name)
-        if log is None:
-            continue
-        if version is None or version > log.version():
-            problem = f"run {one.run_id} read another table than {name} is now"
-            found.append(Change(log.version(), None, None, None, problem))
-        else:
-            found += changes_since(log, version, from_datetime(one.run["started_at"]))
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,8 +264,7 @@ def _span(lakehouse: Lakehouse, job: Job) -> OutputRange | None:
 
 def _extent(lakehouse: Lakehouse, job: Job) -> tuple[int, int] | None:
     """The first and the last arrival in any log of the job, in microseconds; None if there is no arrival."""
-    logs = [lakehouse.open(arrivals_table(part.name)) for part in job.logs]
-    files = [file for log in logs if log is not None for file in log_files(log)]
+    files = [file for log in logs_of(lakehouse, job).values() for file in log_files(log)]
     firsts = [file.first_us for file in files if file.first_us is not None]
     lasts = [file.last_us for file in files if file.last_us is not None]
     return (min(firsts), max(lasts)) if firsts and lasts else None

@@ -63,7 +63,7 @@ def _end(run: Mapping[str, Any]) -> End:
     if run["status"] == ABANDONED:
         return "killed"
     if run["status"] == FAILED:
-        return "cancelled" if run["error"] == "KeyboardInterrupt" else "failed"
+        return "cancelled" if run["error"].startswith("KeyboardInterrupt") else "failed"
     assert run["status"] in (RUNNING, SUCCEEDED), run["status"]
     return "done"
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -14,6 +16,7 @@ from pipelines.core.errors import UsageError
 from pipelines.core.model import EVERYTHING, Job, OutputRange
 from pipelines.core.time import to_datetime
 from pipelines.lakehouse import runs
+from pipelines.lakehouse.fence import Fence
 from pipelines.lakehouse.layout import (
     WINDOWS,
     OutputTable,
@@ -22,6 +25,7 @@ from pipelines.lakehouse.layout import (
     row_keys,
     table_columns,
 )
+from pipelines.lakehouse.owned_ranges import origins
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.show import rows_of
 from pipelines.lakehouse.spark_client import require_client
@@ -37,12 +41,14 @@ from pipelines.reconcile.result import Reconciliation
 from pipelines.replay.collect import to_arrow
 from pipelines.replay.size import MOST_ROWS, is_plain
 from pipelines.replay.write import check_columns, replace_range, with_day
+from pipelines.runtime.telemetry import traced
 
 KIND = "reconcile"
 STEPS = 5
 """How often :func:`reconcile` calls ``progress``."""
 
 
+@traced("tailrace.reconcile")
 def reconcile(
     job: Job,
     output: OutputRange,
@@ -67,6 +73,7 @@ def reconcile(
 
     spark = spark or session()
     require_client(spark, lakehouse)
+    runs.abandon_dead(lakehouse, job)
     started = datetime.now(UTC)
     progress("comparing")
     notes: list[str] = []
@@ -76,8 +83,12 @@ def reconcile(
     if live.lacking:
         notes.append(f"{live.name} has no {', '.join(live.lacking)}: not compared")
     values = tuple(column for column in replay.columns if column not in (*keys, *live.lacking))
-    metadata = {"tailrace": KIND, "run_id": uuid.uuid4().hex}
-    with ExitStack() as persisted:
+    table = reconciliations_table(job, one)
+    versions_read = {one.table: version} | ({} if live.version is None else {live.name: live.version})
+    row = _ledger_row(job, output, live.name, versions_read, started)
+    before = lakehouse.open(table)
+    fence = Fence(lakehouse, row, {table: None if before is None else before.version()})
+    with _in_ledger(lakehouse, job, row), ExitStack() as persisted:
         sides = Sides(job, one, output, replay, live.rows, keys, values)
         compared = sides.compared().persist()
         persisted.callback(compared.unpersist)
@@ -94,12 +105,12 @@ def reconcile(
             recorded = _recorded(lakehouse, job) if against is None else set()
             differing = with_causes(scope, compared, equal, recorded)
         progress("writing")
-        table = reconciliations_table(job, one)
-        written = _write(lakehouse, table, sides, differing, sum(counts.values()), metadata)
+        written = _write(lakehouse, table, sides, differing, sum(counts.values()), fence)
+        row |= {"versions_written": {table: written}, "rows_written": {table: sum(counts.values())}}
     shown = "reconciliations" if one.layout is WINDOWS else f"reconciliations/{one.output}"
     rows = rows_of(job, shown, lakehouse, output)
     assert rows is not None, "they were just written"
-    result = Reconciliation.of(
+    return Reconciliation.of(
         rows,
         job=job.name,
         against=live.name,
@@ -108,10 +119,8 @@ def reconcile(
         notes=tuple(notes),
         table=table,
         version=written,
-        versions_read={one.table: version} | ({} if live.version is None else {live.name: live.version}),
+        versions_read=versions_read,
     )
-    _record(lakehouse, job, result, metadata["run_id"], started)
-    return result
 
 
 def _identity(job: Job, one: OutputTable, output: OutputRange) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -130,9 +139,7 @@ def _recorded(lakehouse: Lakehouse, job: Job) -> set[str]:
     return {run["job_fingerprint"] for run in live[-1:] if run["job_fingerprint"]} - {job.fingerprint}
 
 
-def _write(
-    lakehouse: Lakehouse, name: str, sides: Sides, differing: DataFrame, number: int, metadata: dict[str, str]
-) -> int:
+def _write(lakehouse: Lakehouse, name: str, sides: Sides, differing: DataFrame, number: int, fence: Fence) -> int:
     """Replace the rows of the range, ``number`` of them; few are taken from Spark and written here."""
     layout = sides.one.layout
     found = differing.select(*sides.columns)
@@ -143,30 +150,39 @@ def _write(
     check_columns(lakehouse, name, frame, sides.output)
     by_driver = number <= MOST_ROWS and is_plain(lakehouse.open(name))
     rows = to_arrow(frame) if by_driver else frame
-    return replace_range(rows, lakehouse, name, layout, sides.output, metadata)
+    about = {"tailrace": KIND, "run_id": fence.row["run_id"]}
+    return replace_range(rows, lakehouse, name, layout, sides.output, about, fence.check)
 
 
-def _record(lakehouse: Lakehouse, job: Job, result: Reconciliation, run_id: str, started: datetime) -> None:
-    """One row in the ledger, so that a reader knows which range was compared with what."""
-    ends = {"output_from": result.output.from_us, "output_to": result.output.to_us}
-    runs.record(
-        lakehouse,
-        {
-            "run_id": run_id,
-            "job": job.name,
-            "kind": KIND,
-            "reason": f"against {result.against}",
-            "status": runs.SUCCEEDED,
-            "job_fingerprint": job.fingerprint,
-            **{name: None if us is None else to_datetime(us) for name, us in ends.items()},
-            "versions_read": result.versions_read,
-            "versions_written": {result.table: result.version},
-            "rows_written": {result.table: result.differing},
-            "started_at": started,
-            "finished_at": datetime.now(UTC),
-            "process": runs.this_process(),
-        },
-    )
+def _ledger_row(
+    job: Job, output: OutputRange, against: str, versions_read: Mapping[str, int], started: datetime
+) -> dict[str, Any]:
+    """The row in the ledger, from which a reader knows which range was compared with what."""
+    ends = {"output_from": output.from_us, "output_to": output.to_us}
+    return {
+        "run_id": uuid.uuid4().hex,
+        "job": job.name,
+        "kind": KIND,
+        "reason": f"against {against}",
+        "status": runs.RUNNING,
+        "job_fingerprint": job.fingerprint,
+        **{name: None if us is None else to_datetime(us) for name, us in ends.items()},
+        "versions_read": versions_read,
+        "started_at": started,
+        "process": runs.this_process(),
+    }
+
+
+@contextmanager
+def _in_ledger(lakehouse: Lakehouse, job: Job, row: dict[str, Any]) -> Iterator[None]:
+    """A block during which the ledger has ``row`` as running; afterwards the run, ``row`` by then, has an end."""
+    runs.record(lakehouse, row)
+    try:
+        yield
+        runs.record(lakehouse, {**row, "status": runs.SUCCEEDED, "finished_at": datetime.now(UTC)})
+    except BaseException as error:
+        runs.record_failure(lakehouse, job, row, error)
+        raise
 
 
 def _replayed(
@@ -192,7 +208,5 @@ def _replayed(
             f"the table {name} has no column '{lacking[0]}': the job file changed since the replay",
             hint="replay again, without --from and --to",
         )
-    last = runs.last_succeeded(lakehouse, job.name)
-    if last is not None and last["job_fingerprint"] != job.fingerprint:
-        notes.append("the job file changed since the last replay: replay again to compare the results of the new one")
+    notes += [f"{text}; replay again" for text in origins(runs.runs_of(lakehouse, job.name), job, output)]
     return frame.select(*wanted), table.version()

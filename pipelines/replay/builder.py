@@ -13,15 +13,24 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from pipelines.core.errors import UsageError, did_you_mean
+from pipelines.core.intervals import outside
 from pipelines.core.model import EVERYTHING, Input, Job, OutputRange
 from pipelines.core.time import DAY, MAX_INSTANT_US, MIN_INSTANT_US, day_of, format_instant
-from pipelines.lakehouse.arrival_log import LogFile, data_files, end_of_log, log_files, shows_all_rows
+from pipelines.lakehouse.arrival_log import (
+    LogFile,
+    data_files,
+    end_of_log,
+    log_files,
+    missing_files,
+    shows_all_rows,
+)
 from pipelines.lakehouse.cache.summaries import Summed
 from pipelines.lakehouse.layout import Layout, arrivals_table, references_table, result_tables, summaries_table
 from pipelines.lakehouse.log_history import LogHistory
+from pipelines.lakehouse.owned_ranges import origins
 from pipelines.lakehouse.reference_data import open_reference
 from pipelines.lakehouse.root import Lakehouse
-from pipelines.lakehouse.runs import last_succeeded
+from pipelines.lakehouse.runs import runs_of
 from pipelines.lakehouse.schema import alike, arrivals_schema
 from pipelines.lakehouse.sorted_files import sorted_files
 from pipelines.plan.bounded_reads import BoundedReads, bounded_reads, why_whole_log
@@ -121,6 +130,8 @@ def _plan(job: Job, output: OutputRange, place: Lakehouse, logs: LogReads, as_of
     found = logs.of(output)
     reads = tuple(read_table(logs.tables[part.name], part, found.of(part.name)) for part in job.inputs)
     references = tuple(_read_references(job, place, output, _versions(job, as_of)))
+    for part in job.logs if as_of is not None else ():
+        _require_files(logs.tables[part.name], arrivals_table(part.name), found.of(part.name))
     rows = _total([table.rows for table in reads])
     sorting = choose_strategy(job, rows)
     if sorting.verdicts == "packed":
@@ -262,6 +273,19 @@ def read_table(table: DeltaTable, part: Input, read: ReadRange) -> ReadTable:
     )
 
 
+def _require_files(table: DeltaTable, name: str, read: ReadRange) -> None:
+    """:class:`UsageError` if data files of an older version that ``read`` needs are no longer there."""
+    paths = [file.path for file in log_files(table) if file.may_contain(read.from_us, read.to_us)]
+    missing = missing_files(table, paths)
+    if missing:
+        raise UsageError(
+            f"the table {name} was vacuumed: of version {table.version()} {len(missing)} of the {len(paths)} data"
+            f" files that this range reads are gone, the first {missing[0]}",
+            key="--as-of",
+            hint="name a newer version, or leave --as-of out",
+        )
+
+
 def _paths(table: DeltaTable, files: Sequence[LogFile]) -> tuple[str, ...]:
     """The files by name, if they can be read without the Delta log: few, and nothing in them is masked or renamed."""
     if not shows_all_rows(table) or len(files) > NAMED_FILES:
@@ -303,15 +327,12 @@ def _day_touched(day: object, output: OutputRange) -> bool:
 
 
 def _notes(lakehouse: Lakehouse, job: Job, output: OutputRange) -> tuple[str, ...]:
-    """What a person should know before a run: the table also contains results of another definition of the job."""
+    """What a person should know before a run: of what other origin the rows are that the tables keep."""
     if output == EVERYTHING:
         return ()
-    before = last_succeeded(lakehouse, job.name)
-    if before is not None and before["job_fingerprint"] != job.fingerprint:
-        return (
-            "the job file changed since the last replay: outside the range the tables keep what the former one gave",
-        )
-    return ()
+    runs = runs_of(lakehouse, job.name)
+    kept = [sentence for part in outside([EVERYTHING], output) for sentence in origins(runs, job, part)]
+    return tuple(f"outside the range the tables keep other results: {sentence}" for sentence in dict.fromkeys(kept))
 
 
 def _total(counts: list[int | None]) -> int | None:

@@ -40,18 +40,23 @@ def _stages(spark: SparkSession) -> Iterator[Any]:
     context = _context(spark)
     # the account is kept by another thread
     context.listenerBus().waitUntilEmpty(_PATIENCE_MS)
-    nothing, no_quantiles = jvm.java.util.ArrayList(), spark.sparkContext._gateway.new_array(jvm.double, 0)  # type: ignore[union-attr]
+    nothing, no_quantiles = jvm.java.util.ArrayList(), _doubles(spark, 0)
     stages = context.statusStore().stageList(nothing, False, False, no_quantiles, nothing)
     return (stages.apply(index) for index in range(stages.size()))
 
 
 def _task_memory(spark: SparkSession, stage: Any) -> int:
     """The most execution memory that a task of the stage took."""
-    jvm: Any = spark.sparkContext._jvm
-    most = spark.sparkContext._gateway.new_array(jvm.double, 1)  # type: ignore[union-attr]
+    most = _doubles(spark, 1)
     most[0] = 1.0
     summary = _context(spark).statusStore().taskSummary(stage.stageId(), stage.attemptId(), most)
     return int(summary.get().peakExecutionMemory().apply(0)) if summary.isDefined() else 0
+
+
+def _doubles(spark: SparkSession, length: int) -> Any:
+    """An array of the JVM."""
+    gateway: Any = spark.sparkContext._gateway
+    return gateway.new_array(gateway.jvm.double, length)
 
 
 def _context(spark: SparkSession) -> Any:

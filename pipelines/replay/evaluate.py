@@ -17,6 +17,7 @@ from pipelines.batch.stream_analytics.watermarks.file_order import message_of_di
 from pipelines.core.model import REASONS, Job
 from pipelines.core.time import format_instant
 from pipelines.lakehouse.cache import summaries
+from pipelines.lakehouse.fence import Fence
 from pipelines.lakehouse.layout import result_tables, windows_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.spark_client import require_client, require_safe_commits
@@ -27,6 +28,7 @@ from pipelines.plan.stages import (
     ReadLog,
     ReadSnapshots,
     Replace,
+    Stage,
     WriteAside,
     describe,
     stages_of,
@@ -40,7 +42,17 @@ from pipelines.replay.read import log_slices, read_arrivals, read_references, re
 from pipelines.replay.size import tasks_of
 from pipelines.replay.summary import Findings, together
 from pipelines.replay.write import check_columns, replace_range, with_day
+from pipelines.runtime.telemetry import span
 
+_SPANS: dict[type, str] = {
+    KeepSummary: "scan",
+    ReadLog: "scan",
+    ReadSnapshots: "scan",
+    Compute: "decide",
+    Replace: "write",
+    WriteAside: "write",
+}
+"""What telemetry calls the stages. Spark reads the files of a log while it decides."""
 _SHUFFLE = "spark.sql.shuffle.partitions"
 
 
@@ -49,14 +61,15 @@ def evaluate(
     job: Job,
     lakehouse: Lakehouse,
     spark: SparkSession,
-    run_id: str,
+    fence: Fence,
     found: Findings,
     progress: Callable[[str], None],
 ) -> None:
     """Run the stages of ``plan`` and fill ``found``; ``progress`` is called with the sentence of each stage.
 
-    Verdicts are committed before outputs, so whoever sees new results sees their verdicts. Everything is computed
-    before the first commit. Raises :class:`UsageError` if a part of a table of other columns would be replaced.
+    Each slice is computed whole before its first commit, and its verdicts are committed before its outputs, so whoever
+    sees new results sees their verdicts. Raises :class:`UsageError` if a part of a table of other columns would be
+    replaced, and :class:`EnvironmentUnfit` as ``fence`` does.
     """
     found.engine["java"] = _java_version(spark)
     require_client(spark, lakehouse)
@@ -68,7 +81,8 @@ def evaluate(
         for part in plan.parts:
             of_part = Findings()
             try:
-                for name, more in _evaluate_part(part, job, lakehouse, spark, run_id, of_part, progress).items():
+                evaluator = _Evaluator(part, job, lakehouse, spark, of_part)
+                for name, more in evaluator.run(fence, progress).items():
                     counted[name] = counted.get(name, NO_ROWS) + more
             except BaseException as error:
                 if part.output.from_us is not None and part is not plan.parts[0]:
@@ -79,47 +93,6 @@ def evaluate(
                 found.add(of_part)
     found.fingerprints = {name: one.fingerprint for name, one in counted.items()}
     found.output_fingerprint = together(found.fingerprints | found.reference_fingerprints)
-
-
-def _evaluate_part(
-    plan: Plan,
-    job: Job,
-    lakehouse: Lakehouse,
-    spark: SparkSession,
-    run_id: str,
-    found: Findings,
-    progress: Callable[[str], None],
-) -> Mapping[str, Counted]:
-    """As :func:`evaluate`, for a plan without slices; the rows of each output, by table."""
-    evaluator, layouts = _Evaluator(plan, job, lakehouse, spark, found), dict(result_tables(job))
-    about = {"tailrace": "preview" if plan.preview else "replay", "run_id": run_id}
-
-    def write(name: str, place: str) -> None:
-        found.versions_written[place] = replace_range(
-            results.tables[name], lakehouse, place, layouts[name], plan.output, about
-        )
-        found.rows_written[place] = results.rows[name]
-
-    with ExitStack() as kept:
-        kept.enter_context(_enough_tasks(spark, plan))
-        for stage in stages_of(plan):
-            progress(describe(stage))
-            match stage:
-                case KeepSummary(one):
-                    summaries.keep(lakehouse, one.input, one.unsaved)
-                case ReadLog():
-                    evaluator.arrivals  # noqa: B018  # opens the logs, before anything is computed of them
-                case ReadSnapshots():
-                    evaluator.references  # noqa: B018  # likewise
-                case Compute():
-                    results = evaluator.compute(stage, kept)
-                case Replace(one):
-                    write(one.table, one.table)
-                case WriteAside(one):
-                    write(one.table, stage.place)
-                case _ as never:
-                    assert_never(never)
-    return results.counted
 
 
 @contextmanager
@@ -160,6 +133,8 @@ def _recomputed(plan: Plan, job: Job, lakehouse: Lakehouse, spark: SparkSession)
 
 
 class _Evaluator:
+    """Runs the stages of a plan without slices."""
+
     def __init__(self, plan: Plan, job: Job, lakehouse: Lakehouse, spark: SparkSession, found: Findings) -> None:
         self._plan = plan
         self._job = job
@@ -174,6 +149,43 @@ class _Evaluator:
     @cached_property
     def references(self) -> dict[str, DataFrame]:
         return read_references(self._spark, self._job, self._plan, self._lakehouse)
+
+    def run(self, fence: Fence, progress: Callable[[str], None]) -> Mapping[str, Counted]:
+        """Run every stage; the rows of each output, by table."""
+        with ExitStack() as kept:
+            kept.enter_context(_enough_tasks(self._spark, self._plan))
+            for stage in stages_of(self._plan):
+                sentence = describe(stage)
+                progress(sentence)
+                with span(_SPANS[type(stage)], run_id=fence.row["run_id"], stage=sentence):
+                    self._evaluate(stage, kept, fence)
+        return self._results.counted
+
+    def _evaluate(self, stage: Stage, kept: ExitStack, fence: Fence) -> None:
+        match stage:
+            case KeepSummary(one):
+                summaries.keep(self._lakehouse, one.input, one.unsaved)
+            case ReadLog():
+                self.arrivals  # noqa: B018  # opens the logs, before anything is computed of them
+            case ReadSnapshots():
+                self.references  # noqa: B018  # likewise
+            case Compute():
+                self._results = self.compute(stage, kept)
+            case Replace(one):
+                self._write(one.table, one.table, fence)
+            case WriteAside(one):
+                self._write(one.table, stage.place, fence)
+            case _ as never:
+                assert_never(never)
+
+    def _write(self, name: str, place: str, fence: Fence) -> None:
+        """Replace the output range of the table ``place`` by the results of ``name``."""
+        plan, found, results, layout = self._plan, self._found, self._results, dict(result_tables(self._job))[name]
+        about = {"tailrace": "preview" if plan.preview else "replay", "run_id": fence.row["run_id"]}
+        found.versions_written[place] = replace_range(
+            results.tables[name], self._lakehouse, place, layout, plan.output, about, fence.check
+        )
+        found.rows_written[place] = results.rows[name]
 
     def compute(self, stage: Compute, kept: ExitStack) -> Computed:
         """The results, with what was counted and read of them in the findings."""

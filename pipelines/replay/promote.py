@@ -18,17 +18,17 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.core.errors import EnvironmentUnfit, UsageError
 from pipelines.core.model import Job
-from pipelines.core.time import from_datetime
 from pipelines.lakehouse import runs
 from pipelines.lakehouse.commits import commits, described, metadata_of
 from pipelines.lakehouse.compact import is_compaction
 from pipelines.lakehouse.layout import Layout, arrivals_table, references_table, result_tables
-from pipelines.lakehouse.log_changes import changes_since
+from pipelines.lakehouse.log_changes import LogChanges, changes_since_run, logs_of
 from pipelines.lakehouse.previews import Preview, drop_preview, find_preview
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.replay.builder import LogReads
 from pipelines.replay.size import MOST_ROWS, is_plain
 from pipelines.replay.write import replace_range
+from pipelines.runtime.telemetry import traced
 
 AGAIN = "make the preview again, and look at what changes"
 _KEPT = (
@@ -40,6 +40,7 @@ _KEPT = (
 """What the row of a promotion has from the row of the preview."""
 
 
+@traced("tailrace.promote")
 def promote(
     job: Job,
     name: str,
@@ -55,7 +56,7 @@ def promote(
     """
     place = Lakehouse.at(lakehouse)
     place.require_writable()
-    runs.abandon_dead(place, job.name)
+    runs.abandon_dead(place, job)
     preview = find_preview(place, job.name, name)
     changes = [*_changes_of_inputs(place, job, preview), *_changes_of_results(place, job, preview)]
     if changes:
@@ -66,11 +67,11 @@ def promote(
         for table, layout in result_tables(job):
             row["versions_written"][table] = _put(place, preview, table, layout, row["run_id"], spark)
             row["rows_written"][table] = preview.run["rows_written"][preview.side_table(table)]
+        row |= {"status": runs.SUCCEEDED, "finished_at": datetime.now(UTC)}
+        runs.record(place, row)
     except BaseException as error:
-        runs.record(place, {**row, "status": runs.FAILED, "error": str(error), "finished_at": datetime.now(UTC)})
+        runs.record_failure(place, job, row, error)
         raise
-    row |= {"status": runs.SUCCEEDED, "finished_at": datetime.now(UTC)}
-    runs.record(place, row)
     drop_preview(place, preview)
     return row
 
@@ -98,17 +99,11 @@ def _changes_of_inputs(lakehouse: Lakehouse, job: Job, preview: Preview) -> Iter
     if preview.run["job_fingerprint"] != job.fingerprint:
         yield "the job file changed"
         return
-    read_then, matter = preview.run["versions_read"], LogReads(job, lakehouse).that_matter(preview.output)
-    for part in job.logs:
-        table = arrivals_table(part.name)
-        log, version = lakehouse.open(table), read_then[table]
-        assert log is not None, "its reads were just found"
-        if log.version() < version:
-            yield f"{table} was replaced by another table"
-            continue
-        changes = changes_since(log, version, from_datetime(preview.run["started_at"]))
-        touching = [one for one in changes if one.touches(matter.from_us, matter.to_us)]
-        yield from (f"arrivals of {table} were {one.what}" for one in touching)
+    matter, read_then = LogReads(job, lakehouse).that_matter(preview.output), preview.run["versions_read"]
+    logs = {name: LogChanges(log) for name, log in logs_of(lakehouse, job).items()}
+    for table, change in changes_since_run(logs, preview.run):
+        if change.touches(matter.from_us, matter.to_us):
+            yield f"arrivals of {table} were {change.what}"
     for reference in job.references:
         table = references_table(reference.name)
         data = lakehouse.open(table)
@@ -151,11 +146,6 @@ def _put(
     lakehouse: Lakehouse, preview: Preview, name: str, layout: Layout, run_id: str, spark: SparkSession | None
 ) -> int:
     """Replace the output range of one table by the rows of its side table; the version that has them."""
-    table = lakehouse.open(name)
-    then = preview.run["versions_read"].get(name)
-    for version, _ in _since(table, then) if table is not None else ():
-        # the refusal before has seen to it that this is a promotion of the same preview, killed before its end
-        return version
 
     def unchanged(table: DeltaTable | None) -> None:
         for change in _others(table, name, preview):
@@ -163,12 +153,14 @@ def _put(
                 f"write conflict: while preview '{preview.name}' was promoted, {change}", hint=f"then {AGAIN}"
             )
 
+    table = lakehouse.open(name)
+    unchanged(table)
+    if table is not None and (done := next(_since(table, preview.run["versions_read"].get(name)), None)) is not None:
+        # only this preview has changed the table: a promotion of it was killed before its end
+        return done[0]
     rows = _rows(lakehouse, preview, name, spark, by_driver=is_plain(table))
     about = {"tailrace": "replay", "run_id": run_id, "preview": preview.run_id}
-    version = replace_range(rows, lakehouse, name, layout, preview.output, about, unchanged)
-    # Spark merges commits that do not conflict in its eyes: whoever came in between is named
-    unchanged(lakehouse.open(name, version))
-    return version
+    return replace_range(rows, lakehouse, name, layout, preview.output, about, unchanged)
 
 
 def _rows(

@@ -15,6 +15,7 @@ from pipelines.batch.logs import LogSlice
 from pipelines.core.expressions import quoted
 from pipelines.core.model import Input, Job
 from pipelines.core.time import format_instant, to_datetime
+from pipelines.lakehouse.arrival_log import data_files, shows_all_rows
 from pipelines.lakehouse.layout import references_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import LOG_COLUMNS
@@ -24,6 +25,8 @@ from pipelines.replay.fingerprint import fingerprint
 
 _PATTERN = frozenset("{}[]*?\\")
 """A path that contains one of these would be read as a pattern."""
+_MOST_REFERENCE_FILES = 32
+"""Spark lists more paths than that with a job of its own."""
 
 
 def read_arrivals(spark: SparkSession, job: Job, plan: Plan, lakehouse: Lakehouse) -> dict[str, DataFrame]:
@@ -39,7 +42,7 @@ def read_references(spark: SparkSession, job: Job, plan: Plan, lakehouse: Lakeho
     """The reference data that the plan reads, by name: its columns, ``effective_from`` and ``position``."""
     frames = {}
     for one in plan.references:
-        rows = _version(spark, lakehouse, one)
+        rows = _reference(spark, lakehouse, one)
         if one.snapshots_us is not None:
             rows = rows.filter(F.unix_micros("effective_from").isin(list(one.snapshots_us)))
         names = [column.name for column in job.reference(one.reference).columns]
@@ -93,12 +96,25 @@ def within_range(frame: DataFrame, read: ReadRange, file: SortedFile | None = No
     return frame
 
 
+def _reference(spark: SparkSession, lakehouse: Lakehouse, one: ReadReference) -> DataFrame:
+    """All rows of the version: of its files by name where these are few and plain, which spares Spark's jobs over the
+    Delta log."""
+    table = lakehouse.open(one.table, one.version)
+    assert table is not None, one.table
+    paths = [row["path"] for row in data_files(table, ("path",))] if shows_all_rows(table) else []
+    plain = not any(_PATTERN.intersection(path) or "/" in path or "%" in path for path in paths)
+    if paths and plain and len(paths) <= _MOST_REFERENCE_FILES and not _PATTERN.intersection(lakehouse.uri(one.table)):
+        (frame,) = _files_of(spark, lakehouse, one, [paths])
+        return frame
+    return _version(spark, lakehouse, one)
+
+
 def _are_named(lakehouse: Lakehouse, table: ReadTable) -> bool:
     return bool(table.paths) and not _PATTERN.intersection(lakehouse.uri(table.table))
 
 
 def _files_of(
-    spark: SparkSession, lakehouse: Lakehouse, table: ReadTable, paths: Iterable[Sequence[str]]
+    spark: SparkSession, lakehouse: Lakehouse, table: ReadTable | ReadReference, paths: Iterable[Sequence[str]]
 ) -> list[DataFrame]:
     """Files by name, some at once: what a day costs does not depend on how long the log is."""
     log = lakehouse.open(table.table, table.version)

@@ -19,7 +19,8 @@ from pipelines import __version__
 from pipelines.core.model import Job, OutputRange
 from pipelines.core.time import from_datetime, to_datetime
 from pipelines.lakehouse import runs
-from pipelines.lakehouse.damage import damaged_file
+from pipelines.lakehouse.damage import explained
+from pipelines.lakehouse.fence import Fence
 from pipelines.lakehouse.layout import result_tables
 from pipelines.lakehouse.previews import PREVIEW, drop_expired, remove_table, side_folder
 from pipelines.lakehouse.root import Lakehouse
@@ -27,6 +28,7 @@ from pipelines.plan.definition import Plan, ReadTable
 from pipelines.replay.builder import AsOf, make_plan
 from pipelines.replay.summary import Findings, RunSummary, added
 from pipelines.runtime.run_log import log_event
+from pipelines.runtime.telemetry import span, traced
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str], None]
 
 
+@traced("tailrace.replay")
 def replay(
     job: Job,
     output: OutputRange,
@@ -57,7 +60,8 @@ def replay(
     be written, and :class:`UsageError` if an input has no log, or a part of a table of other columns would be replaced.
     """
     place = Lakehouse.at(lakehouse)
-    plan = make_plan(job, output, place, as_of=as_of, slices=slices)
+    with span("plan"):
+        plan = make_plan(job, output, place, as_of=as_of, slices=slices)
     if preview is not None:
         folder = side_folder(job.name, preview)
         plan, kind = plan.as_preview(folder), PREVIEW
@@ -86,7 +90,7 @@ def execute(
     each stage. ``only_run``: the process runs nothing after this, so that a session for little data will do.
     """
     assert plan.job_fingerprint == job.fingerprint, "the plan was made for another job"
-    runs.abandon_dead(lakehouse, job.name)
+    runs.abandon_dead(lakehouse, job)
     started_us = _now_us()
     row = _ledger_row(plan, job, kind, reason, started_us)
     found = Findings(engine=row["engine"])
@@ -100,19 +104,14 @@ def execute(
             progress(stage)
 
         running = spark or session(short=only_run and plan.writer == "driver")
-        evaluate(plan, job, lakehouse, running, row["run_id"], found, begun)
+        evaluate(plan, job, lakehouse, running, Fence(lakehouse, row, plan.versions_before), found, begun)
+        finished_us = _now_us()
+        done = {**row, **found.as_dict(), "status": runs.SUCCEEDED, "finished_at": to_datetime(finished_us)}
+        runs.record(lakehouse, done)
     except BaseException as failure:
-        error = damaged_file(failure) or failure
-        first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        what = "; ".join([first_line, *getattr(failure, "__notes__", ())])
-        finished = to_datetime(_now_us())
-        runs.record(
-            lakehouse, {**row, **found.as_dict(), "status": runs.FAILED, "error": what, "finished_at": finished}
-        )
+        error = explained(failure) or failure
+        runs.record_failure(lakehouse, job, {**row, **found.as_dict()}, error)
         raise error from failure.__cause__
-    finished_us = _now_us()
-    done = {**row, **found.as_dict(), "status": runs.SUCCEEDED, "finished_at": to_datetime(finished_us)}
-    runs.record(lakehouse, done)
     return RunSummary(row["run_id"], kind, plan, found, started_us, finished_us)
 
 

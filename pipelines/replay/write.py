@@ -66,14 +66,18 @@ def replace_range(
 
     Nothing is committed if a row lies outside the range. An open range replaces the table, columns included. The rows
     are the same whatever others commit meanwhile, so a write that conflicts is tried again; :class:`EnvironmentUnfit`
-    if it conflicts each time. ``guard`` is called before each try with the table as it is, and may raise.
+    if it conflicts each time. ``guard`` is called before each try with the table as it is, and may raise; it is called
+    again after a commit by Spark, which merges commits that do not conflict in its eyes.
     """
     about = {"userMetadata": json.dumps(dict(metadata))}
     if isinstance(rows, pa.Table):
         replace_rows(rows, lakehouse, name, layout, output, about, guard)
     else:
         _replace_by_spark(rows, lakehouse, name, layout, output, about, guard)
-    return version_of(lakehouse, name, about)
+    version = version_of(lakehouse, name, about)
+    if isinstance(rows, DataFrame):
+        guard(lakehouse.open(name, version))
+    return version
 
 
 def _replace_by_spark(

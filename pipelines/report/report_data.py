@@ -12,7 +12,7 @@ from pipelines.core.errors import TailraceError
 from pipelines.core.model import REASONS, AtlasOrdering, Input, Job, OutputRange, StreamAnalyticsOrdering
 from pipelines.core.time import from_datetime
 from pipelines.lakehouse.layout import output_tables
-from pipelines.lakehouse.owned_ranges import owned_ranges
+from pipelines.lakehouse.owned_ranges import origins, owned_ranges
 from pipelines.lakehouse.previews import Preview, previews_of
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.runs import runs_of
@@ -118,7 +118,8 @@ def gather(
     extents = {name: extent for name, (_, found) in sources.items() if (extent := found.extent()) is not None}
     bins = _bins(extents.values())
     tables = {one.table for one in output_tables(job)}
-    runs = [run for run in runs_of(lakehouse, job.name) if tables & dict(run["versions_written"] or {}).keys()]
+    ledger = runs_of(lakehouse, job.name)
+    runs = [run for run in ledger if tables & dict(run["versions_written"] or {}).keys()]
     owned, gaps = owned_ranges(runs, output)
     decided = [part for one in owned for part in one.parts]
     verdicts = None if bins is None else verdict_counts(lakehouse, job, output, bins)
@@ -149,7 +150,7 @@ def gather(
         plan=plan,
         runs=tuple(one.run for one in owned),
         previews=tuple(previews_of(lakehouse, job.name)),
-        trouble=trouble,
+        trouble=(*trouble, *origins(ledger, job, output)),
     )
 
 

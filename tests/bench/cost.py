@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.groups import of_size
-from bench.logs import beside, generated
+from bench.logs import generated, with_own_results
 from bench.questions import READINGS
 from pipelines.core.model import EVERYTHING
 from pipelines.core.time import SECOND
@@ -45,7 +45,7 @@ class Measured:
 
 def measure(events: int, cache: Path, slices: int | None = None) -> Measured:
     """Replay a generated log of so many events into an empty lakehouse."""
-    with beside(generated(of_size(events), cache)) as lakehouse:
+    with with_own_results(generated(of_size(events), cache)) as lakehouse:
         run = replay(READINGS.job(), EVERYTHING, lakehouse, slices=slices)
     spent = run.found.cost
     return Measured(
@@ -74,27 +74,32 @@ def main(
     if as_json:
         sys.stdout.write(json.dumps([row.__dict__ for row in rows]) + "\n")
         return
+    Console().print(table_of(rows))
+
+
+def table_of(rows: list[Measured]) -> Table:
+    """The sizes, a line each, with the seconds that the model of the first two predicts."""
     of_a_run, of_an_event = model(*rows[:2]) if len(rows) > 1 else (0.0, rows[0].seconds / rows[0].events)
     table = Table(title=f"{of_a_run:.1f} s a run, {of_an_event * 1e6:.2f} s a million events", title_justify="left")
-    for name in (
+    for name in [
         "events",
         "slices",
         "seconds",
         "predicted",
-        "task s",
+        "task_s",
         "tasks",
         "read",
         "shuffled",
         "spilled",
-        "a task",
-    ):
-        table.add_column(name, justify="right")
+        "a_task",
+    ]:
+        table.add_column(name.replace("_", " "), justify="right")
     for row in rows:
         sizes = (row.input_bytes, row.shuffle_bytes, row.spilled_bytes, row.task_memory_bytes)
         predicted = of_a_run + of_an_event * row.events
         numbers = (f"{row.seconds:.1f}", f"{predicted:.1f}", f"{row.task_seconds:.1f}", str(row.tasks))
         table.add_row(f"{row.events:,}", str(row.slices), *numbers, *map(format_bytes, sizes))
-    Console().print(table)
+    return table
 
 
 if __name__ == "__main__":

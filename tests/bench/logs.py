@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from deltalake import CommitProperties, write_deltalake
+from deltalake import CommitProperties
 
 from bench.disorder import Disorder, as_table, chunks
 from bench.questions import DEPARTURES, MONITORING, READINGS, SITES
 from pipelines.ingest.batch import ingest
 from pipelines.ingest.references import ingest_reference
 from pipelines.ingest.sorted_runs import SortedRuns
-from pipelines.lakehouse.compact import file_layout
+from pipelines.lakehouse.append import append
 from pipelines.lakehouse.layout import arrivals_table
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import arrivals_schema
@@ -58,14 +58,8 @@ def generated(model: Disorder, cache: Path) -> Log:
         rows = SortedRuns(schema, Path(spilled))
         for chunk in chunks(model):
             rows.add(as_table(chunk, schema))
-        write_deltalake(
-            log.uri,
-            rows.reader(),
-            mode="error",
-            partition_by=["arrival_date"],
-            writer_properties=file_layout(schema),
-            commit_properties=CommitProperties(custom_metadata={"tailrace": "ingest", "batch_id": "bench"}),
-        )
+        about = CommitProperties(custom_metadata={"tailrace": "ingest", "batch_id": "bench"})
+        append(log.lakehouse, arrivals_table(READINGS.input), None, schema, rows.days(), about)
     _write_sites(model.sites, log.lakehouse)
     done.write_text(json.dumps(asdict(model), indent=2) + "\n")
     return log

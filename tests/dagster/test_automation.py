@@ -31,7 +31,7 @@ WINDOWS = dg.AssetKey(["tolls", "windows"])
 
 
 class World:
-    """A job folder, a lakehouse with nine days of arrivals, and a Dagster instance on disk."""
+    """A job folder, a lakehouse with nine days of arrivals, and a Dagster instance in memory."""
 
     def __init__(self, folder: Path, jobs: Path, instance: dg.DagsterInstance) -> None:
         self.folder, self.jobs, self.instance = folder, jobs, instance
@@ -116,9 +116,7 @@ def instant(day: str | None) -> datetime | None:
 
 @pytest.fixture
 def world(tmp_path: Path, jobs: Path) -> Iterator[World]:
-    home = tmp_path / "instance"
-    home.mkdir()
-    with dg.DagsterInstance.local_temp(str(home)) as instance:
+    with dg.DagsterInstance.ephemeral() as instance:
         yield World(tmp_path, jobs, instance)
 
 
@@ -223,6 +221,20 @@ def test_nothing_is_stale_after_a_replay_and_nothing_is_that_was_never_replayed(
     assert world.stale() == []
     world.arrive("2026-03-10T12:00:00Z")
     assert world.stale() == []
+
+
+def test_a_tick_reads_neither_ledger_nor_logs_again_until_one_has_changed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.replayed("2026-03-03", "2026-03-05")
+    assert (world.stale(), world.lost()) == ([], [])
+    with monkeypatch.context() as unread:
+        unread.setattr(Lakehouse, "open", lambda *_: pytest.fail("opened again"))
+        assert (world.stale(), world.lost()) == ([], [])
+    world.arrive("2026-03-04T12:00:00Z")
+    assert world.stale() == [("2026-03-04", "2026-03-04")]
+    world.replayed("2026-03-04", "2026-03-05", status=runs.FAILED, error="broken")
+    assert world.lost() == [("2026-03-04T00:00:00Z", "2026-03-05T00:00:00Z")]
 
 
 def test_an_arrival_in_the_middle_of_a_day_makes_that_day_stale_and_no_other(world: World) -> None:

@@ -366,7 +366,7 @@ def made(result: dg.ExecuteInProcessResult) -> set[tuple[str, str]]:
     return {(event.asset_key.path[-1], event.partition) for event in result.get_asset_materialization_events()}  # type: ignore[union-attr, misc]
 
 
-def test_where_replay_and_live_run_agree_the_report_is_made(copy: World) -> None:
+def test_where_replay_and_live_run_agree_the_report_is_made_and_they_can_be_compared_again(copy: World) -> None:
     live_run(copy)
     result, evaluation = compare(copy, "2026-03-03", "2026-03-04")
     assert result.success
@@ -377,33 +377,25 @@ def test_where_replay_and_live_run_agree_the_report_is_made(copy: World) -> None
     page = Path(metadata(result, REPORT, "2026-03-04")["report"])
     assert page == Path(copy.root, "reports/tolls/2026-03-03_2026-03-05.html")
     assert "tolls" in page.read_text(encoding="utf-8")
+    assert compare(copy, "2026-03-03", "2026-03-04")[0].success
+    assert DeltaTable(f"{copy.root}/reconciliations/tolls").version() == 1
 
 
-def test_a_range_that_agrees_can_be_compared_again(copy: World) -> None:
-    live_run(copy)
-    for version in (0, 1):
-        result, _ = compare(copy, "2026-03-03", "2026-03-04")
-        assert result.success
-        assert DeltaTable(f"{copy.root}/reconciliations/tolls").version() == version
-
-
-def test_each_report_of_a_range_is_kept_with_the_newest(copy: World) -> None:
-    kept = []
-    for _ in range(2):
-        result, _ = compare(copy, "2026-03-03", "2026-03-04")
-        kept.append(Path(metadata(result, REPORT, "2026-03-04")["kept"]))
-    folder = Path(copy.root, "reports/tolls/2026-03-03_2026-03-05")
-    assert sorted(folder.iterdir()) == kept
-    assert kept[1].read_bytes() == folder.with_suffix(".html").read_bytes()
-
-
-def test_a_report_is_a_link_where_reports_are_served(copy: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_report_of_a_range_is_kept_with_the_newest_and_is_a_link_where_reports_are_served(
+    copy: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = metadata(compare(copy, "2026-03-03", "2026-03-04")[0], REPORT, "2026-03-04")["kept"]
     monkeypatch.setenv("TAILRACE_REPORTS_URL", "https://reports.example/all/")
-    result, _ = compare(copy, "2026-03-03", "2026-03-04")
-    found = metadata(result, REPORT, "2026-03-03")
+    found = metadata(compare(copy, "2026-03-03", "2026-03-04")[0], REPORT, "2026-03-03")
+    folder = Path(copy.root, "reports/tolls/2026-03-03_2026-03-05")
+    kept = sorted(folder.iterdir())
+    assert kept[0] == Path(first)
+    assert found["kept"] == f"https://reports.example/all/tolls/2026-03-03_2026-03-05/{kept[1].name}"
+    assert kept[1].name.startswith("20")
     assert found["report"] == "https://reports.example/all/tolls/2026-03-03_2026-03-05.html"
-    assert found["kept"].startswith("https://reports.example/all/tolls/2026-03-03_2026-03-05/20")
     assert found["file"] == f"{copy.root}/reports/tolls/2026-03-03_2026-03-05.html"
+    assert kept[1].read_bytes() == folder.with_suffix(".html").read_bytes()
+    assert len(kept) == 2
 
 
 def test_a_difference_from_the_live_run_blocks_the_report_and_is_named(copy: World) -> None:

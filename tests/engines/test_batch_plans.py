@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from textwrap import indent
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -15,7 +16,9 @@ from pyspark.sql.functions import builtin
 from pipelines.batch import engine
 from pipelines.batch.logs import LogSlice
 from pipelines.batch.stream_analytics.watermarks import task_ranges
+from pipelines.core.model import Action, StreamAnalyticsOrdering
 from pipelines.core.time import HOUR, parse_instant
+from pipelines.core.verdicts import IS_EXCEPTION_SQL
 from pipelines.ingest.batch import ingest
 from pipelines.job.load import parse_job
 from pipelines.plan.watermark_strategy import SORT, WatermarkStrategy
@@ -204,3 +207,26 @@ def test_no_row_leaves_the_java_process(log: DataFrame, slices: engine.LogSlices
 def test_where_a_function_is_in_the_java_process_is_asked_once(spark: SparkSession) -> None:
     context = spark.sparkContext
     assert builtin._get_jvm_function("greatest", context) is builtin._get_jvm_function("greatest", context)
+
+
+@pytest.mark.usefixtures("two_ranges")
+@pytest.mark.parametrize("method", [PACKED, FILE_ORDER, GRID_CELLS], ids=lambda method: method.windows)
+@pytest.mark.parametrize("action", ["drop", "adjust"])
+def test_the_java_process_compiles_what_spark_generates(
+    log: DataFrame, slices: engine.LogSlices, method: WatermarkStrategy, action: Action
+) -> None:
+    policy = JOB.ordering("readings")
+    assert isinstance(policy, StreamAnalyticsOrdering)
+    job = replace(JOB, orderings=(("readings", replace(policy, action=action)),))
+    result = engine.run(job, {"readings": log}, strategy=method, slices=slices)
+    for frame in (result.verdicts.filter(IS_EXCEPTION_SQL), result.windows):
+        # a longer method is interpreted, which is several times slower
+        assert 0 < largest_method_bytes(frame) <= 8000
+
+
+def largest_method_bytes(frame: DataFrame) -> int:
+    """The length of the longest method that Spark generates for the frame, in bytes of bytecode."""
+    jvm: Any = frame.sparkSession._jvm
+    debug = getattr(getattr(jvm.org.apache.spark.sql.execution.debug, "package$"), "MODULE$")
+    stages = debug.codegenStringSeq(frame._jdf.queryExecution().executedPlan())
+    return max(stages.apply(index)._3().maxMethodCodeSize() for index in range(stages.size()))

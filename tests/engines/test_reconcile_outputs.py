@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,17 +84,17 @@ def sites(place: Path, town: str) -> None:
     ingest_reference(JOB, "sites", [file], place)
 
 
-@pytest.fixture
-def lakehouse(tmp_path: Path, spark: SparkSession) -> Path:
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
     """A replay of three hours, with a live run that wrote the same."""
-    place = tmp_path / "lakehouse"
+    place = tmp_path_factory.mktemp("outputs") / "lakehouse"
     records = []
     for number in range(18):
         arrival = f"2026-01-01T{number // 6:02d}:{number % 6 * 10:02d}:00Z"
         at = arrival if number != 4 else "2026-01-01T00:30:00Z"
         record = {"arrival_time": arrival, "input_partition": 0, "sequence": number, "at": at}
         records.append({**record, "booth": "ab"[number % 2], "n": number})
-    file = tmp_path / "cars.jsonl"
+    file = place.parent / "cars.jsonl"
     file.write_text("".join(json.dumps(record) + "\n" for record in records))
     assert ingest(JOB, "cars", [file], place).quarantined == 0
     sites(place, "Aachen")
@@ -101,6 +102,12 @@ def lakehouse(tmp_path: Path, spark: SparkSession) -> Path:
     for name in ("all", "hours", "towns"):
         write_live(place, name, table(place, f"outputs/cars/{name}"))
     return place
+
+
+@pytest.fixture
+def lakehouse(whole: Path, tmp_path: Path) -> Path:
+    """A copy to change."""
+    return Path(shutil.copytree(whole, tmp_path / "lakehouse"))
 
 
 def table(place: Path, name: str) -> pa.Table:

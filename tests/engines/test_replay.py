@@ -8,6 +8,7 @@ import json
 import random
 import shutil
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -157,29 +158,48 @@ def test_keeping_all_verdicts_keeps_those_that_simply_count(spark: SparkSession,
     assert len(_rows(lakehouse, "verdicts")) == summary.events == 96
 
 
-@pytest.mark.parametrize("few", [True, False], ids=["in memory", "in Spark"])
-@pytest.mark.parametrize("keep", ["exceptions", "all"])
-@pytest.mark.parametrize("strategy", ["packed", "file_order"])
+MIDDLE = OutputRange(T("2026-01-01T22:00:00Z"), T("2026-01-03T00:00:00Z"))
+
+
+def _combinations() -> Iterator[Any]:
+    """Of what is kept, the strategy and where results are collected, each pair of values; the rest are slow."""
+    for keep in ("exceptions", "all"):
+        for strategy in ("packed", "file_order"):
+            for few in (True, False):
+                marks = [] if (keep == "all") ^ (strategy == "packed") ^ few else [pytest.mark.slow]
+                place = "in memory" if few else "in Spark"
+                yield pytest.param(keep, strategy, few, marks=marks, id=f"{strategy}, {keep}, {place}")
+
+
+@pytest.fixture(scope="module")
+def in_order(
+    spark: SparkSession, loaded: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> tuple[Job, Path, RunSummary]:
+    """A job that keeps some or all verdicts, and a replay of a part of the log that sorts it."""
+    job, lakehouse = _job(keep=request.param), tmp_path_factory.mktemp("in_order") / "lakehouse"
+    shutil.copytree(loaded, lakehouse)
+    return job, lakehouse, replay(job, MIDDLE, lakehouse, spark=spark)
+
+
+@pytest.mark.parametrize(("in_order", "strategy", "few"), list(_combinations()), indirect=["in_order"])
 def test_a_log_of_many_events_is_replayed_to_the_same_tables_and_counts(
     spark: SparkSession,
     loaded: Path,
+    in_order: tuple[Job, Path, RunSummary],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    keep: str,
     few: bool,
     strategy: str,
 ) -> None:
-    job, part = _job(keep=keep), OutputRange(T("2026-01-01T22:00:00Z"), T("2026-01-03T00:00:00Z"))
-    houses = [tmp_path / "sorted", tmp_path / "otherwise"]
-    for lakehouse in houses:
-        shutil.copytree(loaded, lakehouse)
-    expected = replay(job, part, houses[0], spark=spark)
+    job, sorted_lakehouse, expected = in_order
+    lakehouse = tmp_path / "lakehouse"
+    shutil.copytree(loaded, lakehouse)
     monkeypatch.setattr(watermark_strategy, "FEW_ROWS", 10)
     monkeypatch.setattr(task_ranges, "ROWS_PER_TASK", 40)
     monkeypatch.setattr(size, "MOST_ROWS", size.MOST_ROWS if few else 0)
     if strategy == "packed":
         monkeypatch.setattr(builder, "sorted_files", lambda *_: ())
-    found = replay(job, part, houses[1], spark=spark)
+    found = replay(job, MIDDLE, lakehouse, spark=spark)
     assert (expected.plan.strategy.verdicts, found.plan.strategy.verdicts) == ("sort", strategy)
     assert found.found.warnings == []
     assert found.found.counts_by_verdict == expected.found.counts_by_verdict
@@ -187,8 +207,8 @@ def test_a_log_of_many_events_is_replayed_to_the_same_tables_and_counts(
     assert found.rows_written == expected.rows_written
     assert found.output_fingerprint == expected.output_fingerprint
     for table in ("windows", "verdicts"):
-        assert _rows(houses[1], table, job) == _rows(houses[0], table, job)
-    assert recompute(found.plan, job, Lakehouse.at(houses[1]), spark) == expected.output_fingerprint
+        assert _rows(lakehouse, table, job) == _rows(sorted_lakehouse, table, job)
+    assert recompute(found.plan, job, Lakehouse.at(lakehouse), spark) == expected.output_fingerprint
 
 
 def test_a_file_that_is_not_in_order_is_sorted_and_told(
@@ -262,12 +282,14 @@ def test_a_failure_between_the_two_commits_is_reported_and_repaired_by_running_a
 
     with monkeypatch.context() as patch:
         patch.setattr(evaluate, "replace_range", breaks)
-        with pytest.raises(OSError, match="no space left"):
+        with pytest.raises(EnvironmentUnfit, match="the storage refuses: no space left"):
             replay(changed, EVERYTHING, lakehouse, spark=spark)
     assert _rows(lakehouse, "windows") == _rows(whole[0], "windows")
     failed = runs.runs_of(Lakehouse.at(lakehouse), "cars")[-1]
-    assert (failed["status"], failed["error"]) == ("failed", "no space left on device")
-    assert list(failed["versions_written"]) == ["verdicts/cars"]
+    (version,) = failed["versions_written"].items()
+    assert (failed["status"], version[0]) == ("failed", "verdicts/cars")
+    assert failed["error"].startswith("the storage refuses: no space left on device; ")
+    assert failed["error"].endswith(f"; it has written verdicts/cars (version {version[1]})")
     replay(JOB, EVERYTHING, lakehouse, spark=spark)
     assert _rows(lakehouse, "windows") == _rows(whole[0], "windows")
     assert _rows(lakehouse, "verdicts") == _rows(whole[0], "verdicts")
@@ -436,11 +458,11 @@ def test_a_run_that_fails_in_a_later_slice_names_where_to_go_on(
     _ingest(lakehouse, _records(96))
     plain, days = evaluate.replace_range, []
 
-    def fail(rows: Any, place: Any, name: str, layout: Any, output: OutputRange, about: Any) -> int:
+    def fail(rows: Any, place: Any, name: str, layout: Any, output: OutputRange, *rest: Any) -> int:
         days.append(output.from_us)
         if len(days) > 2:
             raise OSError("disk full")
-        return plain(rows, place, name, layout, output, about)
+        return plain(rows, place, name, layout, output, *rest)
 
     monkeypatch.setattr(evaluate, "replace_range", fail)
     with pytest.raises(OSError, match="disk full"):
@@ -449,7 +471,8 @@ def test_a_run_that_fails_in_a_later_slice_names_where_to_go_on(
     (row,) = runs.runs_of(Lakehouse.at(lakehouse), "cars")
     begun = "2026-01-03T00:00:00Z"
     assert row["status"] == "failed"
-    assert row["error"] == f"disk full; the slices before {begun} are written: --from {begun} goes on there"
+    left = "it has written verdicts/cars (version 0), windows/cars (version 0)"
+    assert row["error"] == f"disk full; the slices before {begun} are written: --from {begun} goes on there; {left}"
     written = _rows(lakehouse, "windows", JOB)
     assert written
     assert all(window["window_end"] < begun for window in written)

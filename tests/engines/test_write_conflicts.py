@@ -117,7 +117,7 @@ def test_a_root_whose_commits_spark_may_overwrite_is_refused_before_anything_is_
             replace_range(frame, lakehouse, "windows/cars", WINDOWS, EVERYTHING, METADATA)
         assert str(caught.value) == (
             "Spark's commits to s3a://bucket/lake may overwrite those of other writers;"
-            " run 'make install-s3', which brings a log store that commits with conditional writes, or set"
+            " run 'tailrace setup --s3', which brings a log store that commits with conditional writes, or set"
             f" {key} to one"
         )
     spark.conf.set(key, "org.example.ConditionalLogStore")
@@ -130,7 +130,7 @@ def test_a_root_whose_commits_spark_may_overwrite_is_refused_before_anything_is_
 
 def test_a_store_that_spark_has_no_client_for_is_refused_with_what_to_do(spark: SparkSession) -> None:
     for root, hint in (
-        ("s3://bucket/lake", "run 'make install-s3'"),
+        ("s3://bucket/lake", "run 'tailrace setup --s3'"),
         ("gs://bucket/lake", "give Spark its client with spark.jars.packages"),
     ):
         with pytest.raises(EnvironmentUnfit) as caught:

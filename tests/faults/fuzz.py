@@ -9,6 +9,7 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -148,6 +149,7 @@ def _in_file(path: Path, read: Callable[[Path], object]) -> Callable[[bytes], ob
     return parse
 
 
+@cache
 def _job_files() -> tuple[bytes, ...]:
     found = [path.read_bytes() for path in (ROOT / "pipelines/job/examples").glob("*.yaml")]
     for path in sorted((ROOT / "tests/scripts").glob("*.yaml")):
@@ -169,6 +171,7 @@ def _scripts() -> tuple[bytes, ...]:
     return tuple(path.read_bytes() for path in sorted((ROOT / "tests/scripts").glob("*.asaql")))
 
 
+@cache
 def _texts(folder: str, key: str) -> tuple[bytes, ...]:
     """The queries of the jobs of a folder."""
     return tuple(

@@ -6,19 +6,27 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from kills import OPERATIONS, Bench
+from command_line import CommandLine
+from kills import OPERATIONS, Kills
 
 
 @pytest.mark.parametrize(
     ("operation", "count"),
     [
-        ("ingest", 3),
-        ("compaction", 2),
+        ("ingest", 2),
+        ("compaction", 1),
+        *(
+            pytest.param(name, 3, marks=[pytest.mark.spark, pytest.mark.slow])
+            for name, one in OPERATIONS.items()
+            if one.kind is not None
+        ),
     ],
 )
 def test_a_command_that_is_killed_leaves_the_old_or_the_new_table_and_runs_again(
     tmp_path: Path, operation: str, count: int
 ) -> None:
-    bench, chance = Bench(tmp_path, OPERATIONS[operation]), Random(1)
-    for _ in range(count):
-        assert bench.kill(chance) == []
+    one, chance = OPERATIONS[operation], Random(1)
+    with CommandLine(tmp_path, spark=one.kind is not None) as helper:
+        kills = Kills(tmp_path, one, helper)
+        for _ in range(count):
+            assert kills.kill(chance) == []

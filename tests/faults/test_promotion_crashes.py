@@ -71,7 +71,7 @@ promote.promote(parse_job(Path(sys.argv[1]).read_text()), "night", sys.argv[3])
 
 @pytest.fixture(scope="module")
 def previewed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lakehouse with a preview, and with the same replay beside it, in ``expected``."""
+    """A lakehouse with a preview, and the same replay in ``expected``."""
     from pipelines.replay.run import replay
 
     folder = tmp_path_factory.mktemp("promoted")

@@ -150,8 +150,10 @@ class World:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("rounds", [1, pytest.param(30, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("by_spark", [False, True])
+@pytest.mark.parametrize(
+    ("rounds", "by_spark"),
+    [(1, False), pytest.param(30, False, marks=pytest.mark.slow), pytest.param(30, True, marks=pytest.mark.slow)],
+)
 def test_two_replays_of_adjacent_ranges_during_two_ingests(
     replayed: Path, tmp_path: Path, rounds: int, by_spark: bool
 ) -> None:

@@ -1,4 +1,4 @@
-"""A read range with its initial state is the cut of the whole log: thousands of random logs, in plain Python."""
+"""A read range with its initial state is the cut of the whole log: hundreds of random logs, in plain Python."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROFILES = ("atlas", "stream_insight", "stream_analytics")
 BUCKETS_US = (1, SECOND, 7 * SECOND, MINUTE)
 
 many = settings(
-    max_examples=max(1000, CASES),
+    max_examples=max(500, CASES),
     deadline=None,
     derandomize=CASES <= 50,
     database=None,
@@ -83,7 +83,7 @@ def test_a_read_range_with_its_initial_state_is_the_cut_of_the_whole_log(profile
         narrower += len(read) < len(one.log)
 
     same()
-    assert narrower > 50, "the examples must put the bounds to the test"
+    assert narrower > 30, "the examples must put the bounds to the test"
 
 
 @pytest.mark.parametrize("profile", PROFILES)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import MapType
 
 from pipelines.batch.spark.failures import named_failures
 from pipelines.batch.spark.local_rows import local_frame, local_rows
@@ -44,13 +45,17 @@ class SparkExpressions:
         with self._rules():
             frame = self._frame(columns, rows)
             values = [_evaluated(frame, text).alias(f"__value_{index}") for index, text in enumerate(expressions)]
+            found = frame.select("__row", *values)
+            # collecting a map loses the order of its entries (Q44)
+            maps = {field.name for field in found.schema.fields if isinstance(field.dataType, MapType)}
+            collected = [F.map_entries(name).alias(name) if name in maps else name for name in found.columns]
             with named_failures():
-                evaluated = local_rows(frame.select("__row", *values))
+                evaluated = local_rows(found.select(*collected))
         result: list[tuple[object, ...]] = [()] * len(rows)
         for row in evaluated:
-            number, *found = row.values()
+            number, *given = (_map_of(value) if name in maps else value for name, value in row.items())
             assert isinstance(number, int)
-            result[number] = tuple(found)
+            result[number] = tuple(given)
         return result
 
     @contextmanager
@@ -78,6 +83,10 @@ class SparkExpressions:
 
             self._session = session()
         return self._session
+
+
+def _map_of(entries: Any) -> object:
+    return None if entries is None else {entry["key"]: entry["value"] for entry in entries}
 
 
 def _named(columns: Sequence[Column]) -> list[SparkColumn]:

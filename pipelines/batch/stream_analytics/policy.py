@@ -105,17 +105,15 @@ def with_verdict(scanned: DataFrame, policy: StreamAnalyticsOrdering) -> DataFra
     time, watermark = F.col(TIME_US), F.col(WATERMARK_US)
     tested = scanned.withColumn(WATERMARK_US, F.when(is_valid(), watermark_us(policy)))
     numbered = tested.withColumn(_OUTCOME, outcome(policy, time, watermark))
-    # said case by case: a lambda over an array would cut Spark's generated code in two
-    verdict, reasons = F.lit("accepted"), F.array().cast("array<string>")
-    for number, one in enumerate(outcomes(policy)):
-        is_this = F.col(_OUTCOME) == number
-        verdict = F.when(is_this, one.verdict).otherwise(verdict)
-        reasons = F.when(is_this, F.array(*map(F.lit, one.reasons)).cast("array<string>")).otherwise(reasons)
+    # Spark folds both lists to constants; cases would repeat the outcome, and make more code than the JVM compiles
+    known, number = outcomes(policy), F.col(_OUTCOME)
+    verdicts = F.array(*(F.lit(one.verdict) for one in known))
+    reasons = F.array(*(F.array(*map(F.lit, one.reasons)).cast("array<string>") for one in known))
     return numbered.withColumns(
         {
-            VERDICT: verdict,
-            REASONS: reasons,
-            SYSTEM_US: counts_at_us(policy, F.col(_OUTCOME), time, watermark),
+            VERDICT: verdicts[number],
+            REASONS: reasons[number],
+            SYSTEM_US: counts_at_us(policy, number, time, watermark),
             LIFETIME_END_US: F.lit(None).cast("bigint"),
             MISSED_US: F.array().cast("array<bigint>"),
         }

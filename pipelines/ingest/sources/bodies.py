@@ -22,6 +22,7 @@ from pipelines.ingest.values import decode_json
 from pipelines.lakehouse.schema import TIMESTAMP, arrow_type
 
 Event = dict[str, Any]
+_FRAME = 5
 _SMALLEST = 250
 """Messages below which they are not divided further to find the clean ones."""
 
@@ -161,6 +162,8 @@ def _csv(body: bytes) -> list[Event]:
 def _avro(body: bytes) -> list[Event]:
     import fastavro
 
+    if _is_framed(body):
+        raise ValueError(f"{_framed(body)}, and not an Avro container file, which has its schema with it")
     try:
         return [dict(record) for record in fastavro.reader(io.BytesIO(body)) if isinstance(record, dict)]
     except Exception as error:  # the library raises whatever a broken body makes it run into
@@ -176,10 +179,23 @@ _FORMATS: dict[Body, Callable[[bytes], list[Event]]] = {
 
 
 def _decoded(body: bytes) -> str:
+    if _is_framed(body):
+        raise ValueError(f"{_framed(body)}, and is no text: have the producer or a connector write JSON")
     try:
         return body.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError:
         raise ValueError("not UTF-8 text") from None
+
+
+def _is_framed(body: bytes) -> bool:
+    """Whether a body begins as those of a schema registry: a zero, and the number of the schema in four bytes, of
+    which the first is zero too."""
+    return len(body) > _FRAME and body.startswith(b"\0\0")
+
+
+def _framed(body: bytes) -> str:
+    number = int.from_bytes(body[1:_FRAME], "big")
+    return f"the body begins as a message of a schema registry does (schema {number})"
 
 
 def _utf8(body: bytes) -> str:

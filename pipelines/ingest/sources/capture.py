@@ -35,6 +35,8 @@ class CaptureReader:
         self._places = Places(source.path, _regex(source.pattern))
         self._decoder = Decoder(part, source.body, source.events_per_message)
         self._found = sorted(self._places.found(), key=lambda file: (_when(file), _partition(file), file.name))
+        self._strange = sorted(name for name in self._places.passed_over if name.endswith(".avro"))
+        self._pattern = source.pattern
         self._coarse = 0
 
     @property
@@ -79,6 +81,11 @@ class CaptureReader:
             for partition, at in sorted(bookmark.items())
             if at["file"] not in there
         ]
+        if self._strange:
+            notes.append(
+                f"{len(self._strange)} .avro file(s) below the path do not match the pattern {self._pattern} and are"
+                f" not read, such as {self._strange[0]}: change 'path' or 'pattern'"
+            )
         if self._coarse:
             notes.append(
                 f"{self._coarse} message(s) have no {_ENQUEUED}: their arrival times are whole seconds, which can move"

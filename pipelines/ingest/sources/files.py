@@ -64,6 +64,12 @@ class FilesReader:
     def notes(self, bookmark: Bookmark) -> list[str]:
         """Files that came or went behind the bookmark, and partitions that were not expected."""
         notes = partition_notes(self._part, self._seen, bookmark.get("partitions", ()))
+        others = sorted(self._places.passed_over)
+        if others and not self._found:
+            notes.append(
+                f"no file below the path has the name of a {self._format} file; {len(others)} other(s) are there, such"
+                f" as {others[0]}: change 'path' or 'format'"
+            )
         if bookmark:
             count = sum(file.name <= bookmark["unit"] for file in self._found)
             if count != bookmark["files"]:

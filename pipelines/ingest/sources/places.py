@@ -39,9 +39,10 @@ class Places:
         self._base = fixed if wild is None and below is not None else fixed.rpartition("/")[0]
         rest = root[len(self._base) :].strip("/")
         self._pattern = re.compile("/".join(filter(None, [glob_regex(rest), below])))
+        self.passed_over: list[str] = []
 
     def found(self) -> list[Found]:
-        """The files, by name."""
+        """The files, by name; the others are then in ``passed_over``, without hidden ones."""
         try:
             infos = self.files.get_file_info(pafs.FileSelector(self._base, recursive=True))
         except FileNotFoundError:
@@ -49,11 +50,15 @@ class Places:
         except (OSError, pa.ArrowException) as error:
             first = str(error).splitlines()[0]
             raise EnvironmentUnfit(f"the folder {self._given} cannot be listed: {first}") from error
-        result = []
+        result, self.passed_over = [], []
         for info in infos:
             name = info.path[len(self._base) :].strip("/")
-            if info.type == pafs.FileType.File and (match := self._pattern.fullmatch(name)):
+            if info.type != pafs.FileType.File:
+                continue
+            if match := self._pattern.fullmatch(name):
                 result.append(Found(name, info.path, info.size or 0, match))
+            elif not _is_hidden(name):
+                self.passed_over.append(name)
         return sorted(result, key=lambda one: one.name)
 
 
@@ -66,7 +71,11 @@ def result_files(folder: str) -> list[Found]:
         found = Places(folder, _RESULTS).found()
     except UsageError:
         return []
-    return [file for file in found if not any(part.startswith(("_", ".")) for part in file.name.split("/"))]
+    return [file for file in found if not _is_hidden(file.name)]
+
+
+def _is_hidden(name: str) -> bool:
+    return any(part.startswith(("_", ".")) for part in name.split("/"))
 
 
 def glob_regex(text: str) -> str:

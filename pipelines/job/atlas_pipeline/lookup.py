@@ -39,7 +39,9 @@ def lookup(
     ``guesses`` gathers the fields of collections that nobody declared; None: they must be declared.
     """
     scope = documents.scope(line)
-    named = scope.named("$lookup", body, ("from", "localField", "foreignField", "as"), ("pipeline", "parallelism"))
+    named = scope.named(
+        "$lookup", body, ("from", "localField", "foreignField", "as"), ("pipeline", "parallelism", "partitionBy")
+    )
     field = scope.constant("as", named["as"], str)
     path, outer = unwound(scope, unwind) if unwind is not None else ("", False)
     if path != f"${field}" or "." in field:

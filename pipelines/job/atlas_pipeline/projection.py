@@ -73,8 +73,9 @@ def replace_with(documents: Documents, body: Any, line: int) -> None:
         raise scope.mismatch("a new root", "a document", value, body)
     if value.parts is None:
         scope.fails_if(f"({value.sql} IS NULL)")
-    if isinstance(value.type, Guess):
-        documents.shared.opened = value.type
+    rest = value.type if isinstance(value.type, Guess) else value.rest
+    if rest is not None:
+        documents.shared.opened = rest
     documents.project(fields_of(value), line)
 
 

@@ -35,9 +35,12 @@ from pipelines.job.atlas_pipeline.window import (
     sort,
     window_meta,
 )
-from pipelines.job.sql.types import BIGINT, DATETIME, NULL, Array
+from pipelines.job.sql.types import BIGINT, DATETIME, NULL, TEXT, Array, Record
 
 _TIME = Value(quoted(SYSTEM_TIMESTAMP), DATETIME)
+_OPERATION = "operationType"
+_DOCUMENTS = {"fullDocument", "fullDocumentBeforeChange", "documentKey"}
+"""Fields of a change event: what was done, and documents."""
 OUTPUT = "output"
 """The name of an output that the pipeline does not name."""
 
@@ -137,6 +140,9 @@ class _Reading:
         fields = self.shared.fields_of(columns)
         guess = self.guesses.documents if self.guesses is not None else None
         if guess is not None:
+            if "coll" in body or "db" in body:
+                for name in _DOCUMENTS & self.shared.mentioned:
+                    want(Value(quoted(name), guess.field(name)), Record(()))
             fields |= {name: Value(quoted(name), kind, True) for name, kind in guess.fields.items()}
         order = tuple(SortKey(name) for name in EVENT_COLUMNS)
         self.documents = Documents(self.shared, InputRows(input_name), fields, _source_meta(), order)
@@ -150,9 +156,23 @@ class _Reading:
             self.ordering["partition_idle_timeout"] = format_duration(timeout_us)
         if isinstance(body.get("config"), Doc) and body["config"].get("initialSync"):
             self.shared.note("initialSync reads a collection first; those documents must be in the log, too")
-        name = body.get("tsFieldName")
-        if isinstance(name, str) and name not in fields:
-            self.documents.project([*fields.items(), (name, _TIME)], body.line)
+        time = body.get("tsFieldName")
+        if isinstance(time, str) and time not in fields:
+            self.documents.project([*fields.items(), (time, _TIME)], body.line)
+        if {"stream", "source", _OPERATION} <= self.shared.mentioned:
+            self._keep_operation(scope, body.line)
+
+    def _keep_operation(self, scope: Scope, line: int | None) -> None:
+        """What a change event did, which the log has as a field: later stages know it whatever becomes of the field."""
+        documents = self._documents
+        if _OPERATION not in scope.fields and self.guesses is None:
+            return
+        value = scope.value(f"${_OPERATION}")
+        want(value, TEXT)
+        kept = "__operation"
+        documents.hidden[kept] = value.sql
+        documents.project(list(documents.fields.items()), line)
+        documents.meta = {**documents.meta, f"$meta stream.source.{_OPERATION}": Value(quoted(kept), TEXT)}
 
     # the other stages
 
@@ -187,12 +207,12 @@ class _Reading:
             if not self.inside:
                 raise Refused("stands in the 'pipeline' of a window stage only", stage.line)
             sort(documents, stage.body, stage.line)
-        elif stage.name in ("$merge", "$emit"):
+        elif stage.name in _WRITERS:
             if self.inside:
                 raise Refused("is the last stage of the whole pipeline", stage.line)
             self.output = _output(self.shared, stage)
         else:
-            known = (*_ROW_STAGES, *WINDOWS, *_WINDOW_STAGES, "$sort", "$lookup", "$merge", "$emit")
+            known = (*_ROW_STAGES, *WINDOWS, *_WINDOW_STAGES, "$sort", "$lookup", *_WRITERS)
             raise Refused(
                 f"cannot be replayed; {_NEVER.get(stage.name) or did_you_mean(stage.name, known)}", stage.line
             )
@@ -294,6 +314,7 @@ _WINDOW_STAGES: dict[str, Callable[[Documents, WindowStage, Any, int], None]] = 
     "$limit": limit,
     "$count": count,
 }
+_WRITERS = ("$merge", "$emit", "$iceberg")
 _OUTSIDE = "it asks the outside world; write its answers into the log and read them from there"
 _NEVER = {
     "$https": _OUTSIDE,
@@ -357,12 +378,13 @@ def plain_name(text: str) -> str:
 
 
 def _output(shared: Shared, stage: _Stage) -> str:
-    """The output that ``$merge`` or ``$emit`` names (Q110): its collection, topic or stream."""
+    """The output that the stage names (Q110): its collection, topic, stream or table."""
     body = stage.body if isinstance(stage.body, Doc) else Doc()
     if isinstance(body.get("whenMatched"), Items):
         shared.note("$merge with a pipeline adds to what is stored: its documents cannot be compared row for row")
     into = body.get("into", body) if stage.name == "$merge" else body
-    name = into.get("coll", into.get("topic", into.get("stream"))) if isinstance(into, Doc) else into
+    kinds = ("coll", "topic", "stream", "tableName")
+    name = next((into[kind] for kind in kinds if kind in into), None) if isinstance(into, Doc) else into
     if isinstance(name, Doc):
         shared.note(f"{stage.name} chooses where each document goes; here all are in one output")
     return (plain_name(name) if isinstance(name, str) else "") or OUTPUT

@@ -50,7 +50,8 @@ Kind = Type | Guess
 class Value:
     """An expression over one row. ``missing``: the field that it names may be missing, which differs from null.
 
-    ``parts`` are the fields of a document that is written out. ``pairs`` are the fields of ``$objectToArray``.
+    ``parts`` are the fields of a document that is written out, and ``rest`` is what else it has. ``pairs`` are the
+    fields of ``$objectToArray``.
     """
 
     sql: str
@@ -58,6 +59,7 @@ class Value:
     missing: bool = False
     parts: tuple[tuple[str, Value], ...] | None = None
     pairs: tuple[tuple[str, Value], ...] | None = None
+    rest: Guess | None = None
 
 
 _PATH = re.compile(r"[\w`.]+")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from sqlglot import exp
 
@@ -27,6 +28,8 @@ _TEXTS = frozenset({"CONCAT", "CONCAT_WS", "LEN", "SUBSTRING", "UPPER", "LOWER",
                     "PATINDEX", "REPLACE", "REGEXMATCH", "LEFT", "RIGHT", "REVERSE", "JSON_PARSE"})  # fmt: skip
 _DATES = frozenset({"DATEDIFF", "DATEADD", "DATEPART", "DATENAME", "DAY", "MONTH", "YEAR"})
 _ARRAYS = frozenset({"GETARRAYELEMENTS", "GETARRAYELEMENT", "GETARRAYLENGTH"})
+_PASSED_ON = frozenset({"LAG", "LAST", "TOPONE", "COALESCE", "ISNULL", "NULLIF", "MIN", "MAX"})
+"""Functions whose value is one of their first argument."""
 _COMPARED = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In, exp.Between)
 
 
@@ -62,6 +65,10 @@ class _Reading:
         """Inputs with TIMESTAMP BY, which reference data has not."""
         self.equal: list[tuple[Guess, Guess]] = []
         """Fields that are compared with each other, which have one type."""
+        self.whole: list[tuple[Guess, Guess]] = []
+        """Inputs that branches of one UNION give whole, which have the same fields."""
+        self.unsure: list[tuple[Guess, Type]] = []
+        """Fields that CAST converts, or MIN and MAX compare: any other use says more."""
         for table in script.tables:
             guess = self._input(table.name.name)
             for name, kind in table.columns:
@@ -70,6 +77,11 @@ class _Reading:
             self.steps[named.name.name.lower()] = self._rows(named.rows)
         for rows in script.outputs:
             self._rows(rows)
+        for unsure, likely in self.unsure:
+            _settle(unsure, likely)
+        for one, other in self.whole:
+            names = [*one.fields, *other.fields]
+            self.equal += [(_field(one, name), _field(other, name)) for name in names]
         for _ in self.equal:
             for one, other in self.equal:
                 _alike(one, other)
@@ -84,7 +96,14 @@ class _Reading:
     def _rows(self, rows: SyntaxRows) -> _Seen:
         if isinstance(rows, Select):
             return self._select(rows)
-        first, *_ = [self._select(one) for one in rows.branches]
+        first, *others = [self._select(one) for one in rows.branches]
+        for other in others:
+            for name, guess in first.fields.items():
+                same = other.fields.get(name)
+                if guess is not None and same is not None:
+                    self.equal.append((guess, same))
+            if first.rest is not None and other.rest is not None:
+                self.whole.append((first.rest, other.rest))
         return first
 
     def _source(self, source: Source) -> _Seen:
@@ -131,15 +150,14 @@ class _Reading:
         """Take note of the columns of one node of an expression, and of their types."""
         if not isinstance(node.parent, exp.Dot):
             self._guess(node, sources)
-        if isinstance(node, exp.Binary) and isinstance(node, _COMPARED):
-            one, other = (self._guess(side, sources) for side in (node.this, node.expression))
-            if one is not None and other is not None:
-                self.equal.append((one, other))
+        alike = [guess for one in _alternatives(node) if (guess := self._guess(one, sources)) is not None]
+        self.equal += pairwise(alike)
         for kind, operand in _wanted(node):
             guess = self._guess(operand, sources)
-            if guess is not None and kind_of(guess) == "open":
-                guess.found = None if isinstance(kind, Array) else kind
-                guess.element = Guess() if isinstance(kind, Array) else None
+            if guess is not None and (isinstance(node, (exp.Cast, exp.TryCast)) or called(node) in ("MIN", "MAX")):
+                self.unsure.append((guess, kind))
+            elif guess is not None:
+                _settle(guess, kind)
 
     def _guess(self, node: exp.Expr, sources: Mapping[str, _Seen]) -> Guess | None:
         """The field of an input that a column leads to; None if it is none."""
@@ -176,7 +194,12 @@ class _Reading:
             if array is not None:
                 array.element = array.element or Guess()
             return array and array.element
-        if name in ("LAG", "LAST", "TOPONE") and given and not isinstance(given[0], exp.Star):
+        if name == "GETRECORDPROPERTYVALUE" and len(given) == 2 and _is_text(given[1]):
+            record = self._guess(given[0], sources)
+            return None if record is None else _field(record, given[1].name)
+        if name in ("LAG", "LAST", "TOPONE") and all(isinstance(own, exp.Star) for own in given):
+            return next((own.rest for own in sources.values() if own.rest is not None), None)
+        if name in _PASSED_ON and given and not isinstance(given[0], exp.Star):
             return self._guess(given[0], sources)
         return None
 
@@ -196,10 +219,7 @@ class _Reading:
                     guess.found = guess.found or Record(())
                 continue
             name = item.alias.name if item.alias is not None else (path_of(value) or ("",))[-1]
-            if called(value) == "TOPONE" and not arguments(value):
-                fields[name.lower()] = next(iter(sources.values())).rest
-            else:
-                fields[name.lower()] = self._guess(value, sources)
+            fields[name.lower()] = self._guess(value, sources)
         return _Seen(fields, rest, frozenset().union(*(one.inputs for one in sources.values())))
 
 
@@ -222,7 +242,10 @@ def _wanted(node: exp.Expr) -> Iterator[tuple[Type, exp.Expr]]:
     """Each operand of a node, with the type that the node wants of it."""
     name = called(node)
     given = arguments(node) if name else []
-    if name in _NUMBERS:
+    if isinstance(node, Over):
+        order = node.args.get("order_by") or []
+        yield from ((FLOAT, one.this if isinstance(one, exp.Ordered) else one) for one in order)
+    elif name in _NUMBERS:
         yield from ((FLOAT, one) for one in given[:1])
     elif name in _TEXTS:
         yield from ((TEXT, one) for one in given)
@@ -236,11 +259,17 @@ def _wanted(node: exp.Expr) -> Iterator[tuple[Type, exp.Expr]]:
         yield from ((Map(TEXT), one) for one in given[:1])
     elif name in ("LAG", "LAST") and isinstance(given[-1], exp.Literal) and len(given) > (1 if name == "LAST" else 2):
         yield (TEXT if given[-1].is_string else FLOAT), given[0]
-    elif isinstance(node, Over):
-        order = node.args.get("order_by") or []
-        yield from ((FLOAT, one.this if isinstance(one, exp.Ordered) else one) for one in order)
     else:
         yield from _wanted_by_operator(node)
+
+
+def _alternatives(node: exp.Expr) -> list[exp.Expr]:
+    """The operands of a node that have one type: they are compared, or one stands in for another."""
+    if isinstance(node, exp.Binary) and isinstance(node, _COMPARED):
+        return [node.this, node.expression]
+    if isinstance(node, exp.Case) and node.this is not None:
+        return [node.this, *(one.this for one in node.args["ifs"])]
+    return arguments(node) if called(node) in ("COALESCE", "ISNULL", "NULLIF") else []
 
 
 def _wanted_by_operator(node: exp.Expr) -> Iterator[tuple[Type, exp.Expr]]:
@@ -256,10 +285,12 @@ def _wanted_by_operator(node: exp.Expr) -> Iterator[tuple[Type, exp.Expr]]:
             yield TEXT, node.this
         case exp.Cast() | exp.TryCast():
             yield _declared(node.to), node.this
-        case _ if isinstance(node, _COMPARED) and any(_is_text(one) for one in sides):
-            yield from ((TEXT, one) for one in sides)
-        case _ if isinstance(node, _COMPARED) and any(isinstance(one, (exp.Literal, exp.Neg)) for one in sides):
-            yield from ((FLOAT, one) for one in sides)
+        case _:
+            sides = sides if isinstance(node, _COMPARED) else _alternatives(node)
+            if any(_is_text(one) for one in sides):
+                yield from ((TEXT, one) for one in sides)
+            elif any(isinstance(one, (exp.Literal, exp.Neg)) for one in sides):
+                yield from ((FLOAT, one) for one in sides)
 
 
 def _is_text(node: exp.Expr) -> bool:
@@ -310,6 +341,13 @@ def _field(guess: Guess, name: str) -> Guess:
 
 def _has(guess: Guess, name: str) -> bool:
     return any(one.lower() == name for one in guess.fields)
+
+
+def _settle(guess: Guess, kind: Type) -> None:
+    """Give a field of which nothing is known a type."""
+    if kind_of(guess) == "open":
+        guess.found = None if isinstance(kind, Array) else kind
+        guess.element = Guess() if isinstance(kind, Array) else None
 
 
 def _alike(one: Guess, other: Guess) -> None:

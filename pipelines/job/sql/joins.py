@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
-from pipelines.core.steps import Joined, Referenced, Side
+from pipelines.core.expressions import quoted
+from pipelines.core.steps import SYSTEM_TIMESTAMP, Joined, Referenced, Side
 from pipelines.core.time import UNIT_US
 from pipelines.job.sql.bounds import Bound
 from pipelines.job.sql.calls import arguments, called, in_us, path_of, unit, whole
@@ -85,7 +86,8 @@ class _On:
         self.left_name = left.side_name(self.right_name)
         self._sides = left.scope(self.places, timeless="in ON"), right.scope(self.places, timeless="in ON")
         both = left.joined(right, left.rows, self.left_name, self.right_name, left.chain)
-        self._both = both.scope(self.places, timeless="in ON, where two rows have two times: use DATEDIFF")
+        reason = "in ON, where two rows have two times: use DATEDIFF"
+        self._both = both.scope(self.places, timeless=reason, time=f"{quoted(self.left_name)}.{SYSTEM_TIMESTAMP}")
         self.bounding: list[Bound] = []
         self.keys: list[tuple[Typed, Typed]] = []
         self._rest: list[exp.Expr] = []

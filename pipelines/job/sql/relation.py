@@ -41,11 +41,12 @@ class Frame:
     partition: tuple[Partition, ...] = ()
     looked_up: Mapping[Shape, Source] = field(default_factory=dict)
 
-    def scope(self, places: Places, *, timeless: str = "") -> RowScope:
-        """What an expression over a row sees."""
+    def scope(self, places: Places, *, timeless: str = "", time: str = SYSTEM_TIMESTAMP) -> RowScope:
+        """What an expression over a row sees. ``time`` of the row is for messages where it is ``timeless``."""
         values = {shape: _typed(one, one.fields[0]) for shape, one in self.looked_up.items()}
-        reason = "in reference data" if self.is_reference else timeless
-        return RowScope(places, self.sources, values, timeless=reason)
+        if self.is_reference:
+            timeless, time = "in reference data", ""
+        return RowScope(places, self.sources, values, time, timeless)
 
     def partitioned_by(self) -> list[tuple[Partition, Typed]]:
         """The partition keys and their values in a row."""

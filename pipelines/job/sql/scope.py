@@ -33,7 +33,8 @@ class Settings:
 class Scope(Protocol):
     """The names that an expression sees where it stands.
 
-    ``time`` is Spark SQL of the row's system timestamp: ``System.Timestamp()``, and the row that messages name.
+    ``time`` is Spark SQL of the row's system timestamp: ``System.Timestamp()``, and the row that messages name. It is
+    empty where rows have none.
     """
 
     @property

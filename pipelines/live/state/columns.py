@@ -19,7 +19,8 @@ Mask = npt.NDArray[np.bool_]
 def whole(column: pa.ChunkedArray, null: int) -> Numbers:
     """A column of whole numbers; ``null`` stands for null."""
     filled = column.fill_null(null) if column.null_count else column
-    return filled.to_numpy().astype(np.int64, copy=False)  # type: ignore[no-any-return]
+    numbers: Numbers = filled.to_numpy().astype(np.int64, copy=False)
+    return numbers
 
 
 def present(column: pa.ChunkedArray) -> Mask:
@@ -55,7 +56,8 @@ def _codes(column: pa.ChunkedArray) -> Numbers:
     if pa.types.is_nested(column.type):
         seen: dict[Any, int] = {}
         return np.array([seen.setdefault(grouping_key(value), len(seen)) for value in column.to_pylist()], np.int64)
-    return column.combine_chunks().dictionary_encode("encode").indices.to_numpy().astype(np.int64)  # type: ignore[no-any-return]
+    codes: Numbers = column.combine_chunks().dictionary_encode("encode").indices.to_numpy().astype(np.int64)
+    return codes
 
 
 def starts_of_runs(*columns: Numbers) -> Numbers:

@@ -93,7 +93,8 @@ def _field_names(kind: type) -> tuple[str, ...]:
         return ("args", "what", "hint", "file", "line", "key")
     if issubclass(kind, Exception):
         return ("args",)
-    return kind._fields  # type: ignore[attr-defined, no-any-return]
+    named_tuple: Any = kind
+    return tuple(named_tuple._fields)
 
 
 class _Writer:

@@ -66,7 +66,7 @@ def test_a_failure_that_tailrace_does_not_know_names_its_type_and_exits_4(
     monkeypatch.setattr("pipelines.cli.main.application", broken)
     assert run(["doctor"]) == 4
     assert capsys.readouterr().err == (
-        "error: ZeroDivisionError: division by zero; nothing was half-written; --debug shows where it happened\n"
+        "error: ZeroDivisionError: division by zero; no table was half-written; --debug shows where it happened\n"
     )
 
 

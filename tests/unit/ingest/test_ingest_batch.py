@@ -299,14 +299,17 @@ def test_large_batches_are_written_in_sorted_runs(tmp_path: Path, monkeypatch: p
     assert [row["sequence"] for row in _rows(tmp_path)] == list(range(20))
 
 
-def test_a_day_that_is_too_large_for_one_batch_is_written_whole_all_the_same(
+def test_a_day_that_is_too_large_for_one_file_is_written_in_several(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from pipelines.ingest import readers, sorted_runs
+    from pipelines.lakehouse import append
 
     monkeypatch.setattr(readers, "CHUNK", 3)
     monkeypatch.setattr(sorted_runs, "RUN_ROWS", 3)
-    monkeypatch.setattr(sorted_runs, "BATCH_BYTES", 1)
+    monkeypatch.setattr(sorted_runs, "MARK_ROWS", 1)
+    monkeypatch.setattr(sorted_runs, "ROWS_A_GROUP", 2)
+    monkeypatch.setattr(append, "FILE_BYTES", 1)
     # two days
     hours = [record(n, arrival_time=f"2026-01-0{1 + n // 12}T{n % 12 + 6:02}:00:00Z") for n in range(24)]
     assert _ingest(tmp_path, *hours).appended == 24
@@ -490,3 +493,23 @@ def test_a_log_of_other_columns_is_not_mixed_up(tmp_path: Path) -> None:
 
 
 _COLUMNS = "at TIMESTAMP, booth STRING, n INT, x DOUBLE"
+
+
+def test_properties_that_a_struct_does_not_name_are_counted_by_their_path(tmp_path: Path) -> None:
+    of = job(
+        "at TIMESTAMP, booth STRING, place STRUCT<lat: DOUBLE>, stops ARRAY<STRUCT<n: INT>>,"
+        " by MAP<STRING, STRUCT<n: INT>>"
+    )
+    order = {"input_partition": 0, "arrival_time": "2026-01-01T12:00:00Z"}
+    records = [
+        {**order, "sequence": 1, "place": {"LAT": 1.0, "alt": 5, "geo": {"x": 1}}},
+        {**order, "sequence": 2, "place": {"alt": 6}, "stops": [{"n": 1, "m": 2}, {"m": 3}, None]},
+        {**order, "sequence": 3, "place": None, "stops": [], "by": {"a": {"n": 1}, "b": {"k": 1}}},
+    ]
+    file = lines(tmp_path / "cars.jsonl", *records)
+    assert ingest(of, "cars", [file], tmp_path / "lakehouse").warnings == (
+        "'by.k' is not a column of input cars; it was ignored in 1 record(s)",
+        "'place.alt' is not a column of input cars; it was ignored in 2 record(s)",
+        "'place.geo' is not a column of input cars; it was ignored in 1 record(s)",
+        "'stops.m' is not a column of input cars; it was ignored in 1 record(s)",
+    )

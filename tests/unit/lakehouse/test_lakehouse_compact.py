@@ -8,12 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from deltalake import DeltaTable
 from lakehouse_samples import job, lines, record
 
+from pipelines.core.time import parse_instant
 from pipelines.ingest.batch import IngestSummary, ingest
 from pipelines.lakehouse.arrival_log import log_files
-from pipelines.lakehouse.log_changes import changes_since, last_change
+from pipelines.lakehouse.log_changes import LogChanges, changes_since, last_change
 from pipelines.lakehouse.root import Lakehouse
 
 JOB = job()
@@ -126,3 +128,17 @@ def test_a_big_batch_lies_in_row_groups_of_narrow_arrival_ranges(tmp_path: Path)
     assert max(group.num_rows for group in groups) == 131_072
     ends = [(group.column(place).statistics.min, group.column(place).statistics.max) for group in groups]
     assert all(before[1] <= after[0] for before, after in pairwise(ends))
+
+
+def test_changes_of_later_arrivals_than_those_asked_for_are_left_out_and_all_commits_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for day in (1, 2, 3):
+        _batch(tmp_path, day, 0)
+    changes = LogChanges(_log(tmp_path))
+    second_us = parse_instant("2026-01-02T00:00:00.000Z")
+    assert [change.version for change in changes.since(0, 0)] == [1, 2]
+    assert [change.version for change in changes.since(0, 0, second_us)] == [1, 2]
+    assert changes.since(1, 0, second_us) == []
+    monkeypatch.setattr("pipelines.lakehouse.log_changes._commit", lambda log, version: pytest.fail("read again"))
+    assert [change.version for change in changes.since(1, 0)] == [2]

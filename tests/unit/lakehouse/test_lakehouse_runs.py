@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,12 +11,20 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 
+from pipelines.job.load import parse_job
 from pipelines.lakehouse import runs
 from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import RUNS
 
+JOB = parse_job("""
+tailrace: 1
+job: cars
+profile: stream_analytics
+inputs: {cars: {columns: "at TIMESTAMP", timestamp_by: at}}
+query: {from: cars, window: {tumbling: {size: 1h}}, aggregates: {n: "count(*)"}}
+""")
 T0 = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 
@@ -68,8 +77,23 @@ def test_a_running_run_whose_process_is_gone_is_abandoned(tmp_path: Path) -> Non
         _row("3", process=f"elsewhere/{gone.pid}"),
     ):
         runs.record(lakehouse, row)
-    assert runs.abandon_dead(lakehouse, "cars") == ["1"]
+    assert runs.abandon_dead(lakehouse, JOB) == ["1"]
     assert [run["status"] for run in runs.runs_of(lakehouse, "cars")] == ["abandoned", "running", "running"]
+
+
+def test_an_abandoned_run_has_the_tables_that_it_committed(tmp_path: Path) -> None:
+    lakehouse = Lakehouse.at(tmp_path)
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    host = runs.this_process().rpartition("/")[0]
+    runs.record(lakehouse, _row("1", process=f"{host}/{gone.pid}"))
+    for run_id in ("0", "1", "2"):
+        about = CommitProperties(custom_metadata={"userMetadata": json.dumps({"run_id": run_id})})
+        write_deltalake(lakehouse.uri("verdicts/cars"), pa.table({"a": [1]}), mode="append", commit_properties=about)
+    runs.abandon_dead(lakehouse, JOB)
+    (run,) = runs.runs_of(lakehouse, "cars")
+    assert run["versions_written"] == {"verdicts/cars": 1}
+    assert run["error"].endswith("which replaces what it left; it has written verdicts/cars (version 1)")
 
 
 def test_a_ledger_of_before_goes_on_with_columns_that_it_lacks(tmp_path: Path) -> None:

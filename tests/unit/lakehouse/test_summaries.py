@@ -169,7 +169,7 @@ def test_a_summary_gives_what_the_arrivals_give_one_by_one(name: str, tmp_path: 
 
 
 @settings(
-    max_examples=20,
+    max_examples=10,
     deadline=None,
     derandomize=True,
     database=None,

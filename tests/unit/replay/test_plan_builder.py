@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from lakehouse_samples import JOB_TEXT, job, lines, record
 
 from pipelines.core.errors import UsageError
@@ -84,6 +85,25 @@ def test_an_older_version_of_the_log_is_planned_as_it_was(lakehouse: Path) -> No
     assert (read.version, read.rows_total, read.end_of_log_us) == (0, 3, NOON + 6 * HOUR)
     assert not plan.settled
     assert make_plan(JOB, EVERYTHING, lakehouse, as_of={"cars": 1}).versions == {"arrivals/cars": 1}
+
+
+def test_a_version_whose_files_a_vacuum_removed_is_refused_where_a_range_reads_them(tmp_path: Path) -> None:
+    root = tmp_path / "lakehouse"
+    for number in range(17):
+        # the 17th batch puts the first day's files into one
+        ingest(JOB, "cars", [lines(tmp_path / "batch.jsonl", record(number))], root)
+    tomorrow = "2026-01-02T12:00:00Z"
+    ingest(JOB, "cars", [lines(tmp_path / "batch.jsonl", record(17, arrival_time=tomorrow, at=tomorrow))], root)
+    log = DeltaTable(root / "arrivals" / "cars")
+    assert make_plan(JOB, EVERYTHING, root, as_of=15).rows == 16
+    log.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    with pytest.raises(
+        UsageError, match=r"arrivals/cars was vacuumed: of version 15 16 of the 16 data files .* --as-of"
+    ):
+        make_plan(JOB, EVERYTHING, root, as_of=15)
+    assert make_plan(JOB, EVERYTHING, root, as_of=log.version()).rows == 18
+    assert make_plan(JOB, OutputRange(NOON + DAY, None), root, as_of=log.version()).rows == 1
+    assert make_plan(JOB, EVERYTHING, root).rows == 18
 
 
 def test_a_version_or_input_that_is_not_there_is_an_error_of_use(lakehouse: Path) -> None:

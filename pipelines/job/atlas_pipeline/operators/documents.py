@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from pipelines.core.errors import did_you_mean
 from pipelines.job.atlas_pipeline.scope import Operator, Scope
 from pipelines.job.atlas_pipeline.text import Doc, Items
 from pipelines.job.atlas_pipeline.values import (
+    Guess,
     Value,
     conformed,
     fields_of,
@@ -33,10 +36,11 @@ def _document(scope: Scope, node: Any, name: str) -> Value:
 def _merge(scope: Scope, raw: Any) -> Value:
     """Later fields replace earlier ones of the same name; one that is missing does not."""
     merged: dict[str, Value] = {}
-    for node in scope.arguments("$mergeObjects", raw, 1):
-        for name, value in fields_of(_document(scope, node, "$mergeObjects")):
-            merged[name] = _over(scope, name, value, merged[name]) if name in merged else value
-    return record(list(merged.items()))
+    given = [_document(scope, node, "$mergeObjects") for node in scope.arguments("$mergeObjects", raw, 1)]
+    for name, value in chain.from_iterable(map(fields_of, given)):
+        merged[name] = _over(scope, name, value, merged[name]) if name in merged else value
+    rest = next((one.type for one in given if isinstance(one.type, Guess)), None)
+    return replace(record(list(merged.items())), rest=rest)
 
 
 def _over(scope: Scope, name: str, value: Value, before: Value) -> Value:

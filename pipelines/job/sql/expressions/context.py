@@ -28,13 +28,14 @@ class Context:
     def failing(self, node: exp.Expr, value: Value, what: str, condition: str, *shown: Value) -> Value:
         """The value, which is null where ``condition`` is true; then the run stops.
 
-        The message gives the place of ``node``, ``what``, the values ``shown`` and the row's time.
+        The message gives the place of ``node``, ``what``, the values ``shown`` and the row's time, if it has one.
         """
         line, column = self.scope.place(node)
         start = f"{self.settings.file}:{line}:{column}: {what}"
         values = [f", {text(': ' if index == 0 else ', ')}, {_shown(one)}" for index, one in enumerate(shown)]
-        row = f"{text('; row at ')}, coalesce(date_format({self.scope.time}, {text(_INSTANT)}), 'null')"
-        message = f"concat({text(start)}{''.join(values)}, {row})"
+        time = self.scope.time
+        row = f", {text('; row at ')}, coalesce(date_format({time}, {text(_INSTANT)}), 'null')" if time else ""
+        message = f"concat({text(start)}{''.join(values)}{row})"
         return replace(value, failures=(*value.failures, Failure(condition, message)))
 
     def not_null(self, node: exp.Expr, value: Value, what: str, *inputs: Value) -> Value:

@@ -11,6 +11,7 @@ import pytest
 
 from pipelines.core.model import Input
 from pipelines.core.query import Column
+from pipelines.core.sources import Body
 from pipelines.ingest.readers import Chunk
 from pipelines.ingest.sources import bodies
 from pipelines.ingest.sources.bodies import Decoder
@@ -76,6 +77,13 @@ def test_bodies_at_once_are_what_they_are_one_by_one(
     at_once = records(part, decoder.chunks(given))
     monkeypatch.setattr(Decoder, "_at_once", lambda *_: None)
     assert at_once == records(part, decoder.chunks(given))
+
+
+@pytest.mark.parametrize("body", ["json", "avro"])
+def test_a_message_of_a_schema_registry_is_refused_by_name(body: Body) -> None:
+    (chunk,) = Decoder(PART, body, "one").chunks(messages([b"\0\0\0\0\7\2\4ab"]))
+    (refused,) = chunk.refused
+    assert refused.reason.startswith("the body begins as a message of a schema registry does (schema 7), and ")
 
 
 def test_clean_messages_are_read_without_a_loop() -> None:

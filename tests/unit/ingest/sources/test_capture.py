@@ -168,6 +168,17 @@ def test_a_pattern_of_ones_own_and_a_date_in_the_path_are_found(tmp_path: Path) 
     assert rows(tmp_path, of)[0]["input_partition"] == 4
 
 
+def test_files_that_do_not_match_the_pattern_are_named(tmp_path: Path) -> None:
+    write_capture(tmp_path / "hub" / "east", 4, "2026-01-01T12:05:00", [message(1, "2026-01-01T12:01:00Z", event(1))])
+    summary = ingest(tmp_path)
+    assert summary.appended == 0
+    assert summary.notes == (
+        "1 .avro file(s) below the path do not match the pattern"
+        " {PartitionId}/{Year}/{Month}/{Day}/{Hour}/{Minute}/{Second} and are not read, such as"
+        " east/4/2026/01/01/12/05/00.avro: change 'path' or 'pattern'",
+    )
+
+
 def test_a_damaged_file_writes_nothing(tmp_path: Path) -> None:
     path = write_capture(tmp_path / "hub", 0, "2026-01-01T12:05:00", [message(1, "2026-01-01T12:01:00Z", event(1))])
     path.write_bytes(path.read_bytes()[:-30])

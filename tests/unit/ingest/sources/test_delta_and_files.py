@@ -175,6 +175,16 @@ def test_undeclared_keys_are_counted_in_lines_and_in_bodies(tmp_path: Path) -> N
     )
 
 
+def test_a_folder_with_files_of_other_formats_alone_says_so(tmp_path: Path) -> None:
+    for name in ("a.csv", "_SUCCESS", ".b.jsonl.crc"):
+        (tmp_path / name).touch()
+    of = source_job(f"{{kind: files, format: jsonl, path: '{tmp_path}', fields: {FIELDS % ''}}}")
+    assert ingest(of, tmp_path / "house").notes == (
+        "no file below the path has the name of a jsonl file; 1 other(s) are there, such as a.csv: change 'path' or"
+        " 'format'",
+    )
+
+
 @pytest.mark.parametrize("until", ["2026-01-01T12:03:00Z", None])
 def test_files_must_have_the_columns_that_create_table_demands(tmp_path: Path, until: str | None) -> None:
     of = demanding(dump_job(tmp_path, FIELDS % ", booth: Booth"))

@@ -1,4 +1,4 @@
-"""``tailrace import``: job files from projects, templates, scripts and pipelines."""
+"""``tailrace import asa``: job files from projects, templates and scripts."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from imported_jobs import SOURCE, WINDOW, columns, imported, job_in
 
 from pipelines.cli.main import run
-from pipelines.core.model import Job, StreamAnalyticsOrdering
+from pipelines.core.model import StreamAnalyticsOrdering
 from pipelines.core.time import SECOND
-from pipelines.job.load import load_job
 
 SCRIPT = """\
 WITH Hot AS (
@@ -27,21 +27,6 @@ INTO Alerts
 FROM Hot JOIN Machines m ON Hot.Device = m.Id
 GROUP BY Hot.Device, TumblingWindow(minute, 5)
 """
-
-
-def imported(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, list[dict[str, Any]]]:
-    """(exit code, the jobs)."""
-    code = run(["import", *map(str, arguments), "--json"])
-    return code, json.loads(capsys.readouterr().out)["jobs"]
-
-
-def job_in(folder: Path, name: str) -> Job:
-    return load_job(folder / f"{name}.yaml")
-
-
-def columns(job: Job, name: str) -> dict[str, str]:
-    found = [one for one in (*job.inputs, *job.references) if one.name == name]
-    return {column.name: column.type for column in found[0].columns}
 
 
 def project(folder: Path, **settings: object) -> Path:
@@ -154,6 +139,61 @@ def test_the_columns_of_a_script_alone_are_guessed_from_their_use(
     assert set(columns(job, "machines")) == {"Line", "Id"}
     assert "telemetry_hub.Celsius DOUBLE: guessed from its use in the script" in found["guesses"]
     assert any("System.Timestamp()" in one for one in found["open_points"])
+
+
+@pytest.mark.parametrize(
+    ("select", "column", "kind"),
+    [
+        ("DATEDIFF(second, MIN(v), MAX(v)) AS n", "v", "timestamp"),
+        ("MIN(v) AS n", "v", "double"),
+        ("SUM(TRY_CAST(v AS bigint)) AS n, COUNT(CASE WHEN v = 'x' THEN 1 END) AS m", "v", "string"),
+        ("SUM(TRY_CAST(v AS bigint)) AS n, MIN(CASE v WHEN 'x' THEN 1 END) AS m", "v", "string"),
+        ("SUM(CAST(v AS float)) AS n", "v", "double"),
+        ("MAX(LEN(ISNULL(v, ''))) AS n", "v", "string"),
+        ("SUM(COALESCE(v, 0)) AS n", "v", "double"),
+        ("COUNT(CASE WHEN w > COALESCE(v, 10) THEN 1 END) AS n", "w", "double"),
+        ("SUM(CAST(GetRecordPropertyValue(v, 'inner') AS float)) AS n", "v", "struct<`inner`: double>"),
+        ("PERCENTILE_CONT(0.5) OVER (ORDER BY v) AS n", "v", "double"),
+    ],
+)
+def test_the_type_of_a_column_is_guessed_from_what_says_most(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], select: str, column: str, kind: str
+) -> None:
+    (tmp_path / "kinds.asaql").write_text(f"SELECT {select} FROM hub GROUP BY TumblingWindow(minute, 5)")
+    code, (found,) = imported(capsys, "asa", tmp_path / "kinds.asaql", "--out", tmp_path / "out")
+    assert (code, found["refusals"]) == (1, [])
+    assert columns(job_in(tmp_path / "out", "kinds"), "hub")[column] == kind
+
+
+@pytest.mark.parametrize("columns_of_branch", ["k, v", "*"])
+def test_branches_of_a_union_have_columns_of_one_type(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], columns_of_branch: str
+) -> None:
+    branches = (f"SELECT {columns_of_branch} FROM {name} TIMESTAMP BY at" for name in ("east", "west"))
+    text = f"WITH u AS ({' UNION '.join(branches)}) SELECT SUM(v) AS s FROM u GROUP BY k, TumblingWindow(minute, 1)"
+    (tmp_path / "both.asaql").write_text(text)
+    code, (found,) = imported(capsys, "asa", tmp_path / "both.asaql", "--out", tmp_path / "out")
+    assert (code, found["refusals"]) == (1, [])
+    job = job_in(tmp_path / "out", "both")
+    assert columns(job, "east") == columns(job, "west") == {"at": "timestamp", "k": "string", "v": "double"}
+
+
+def test_properties_of_an_earlier_or_a_first_row_are_columns(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rows.asaql").write_text(
+        "WITH p AS (SELECT LAST(*) OVER (LIMIT DURATION(second, 5)) AS c FROM hub)"
+        " SELECT c.k, c.x - 1 AS z INTO a FROM p"
+        " SELECT TopOne() OVER (ORDER BY v DESC).w AS best INTO b FROM hub GROUP BY TumblingWindow(second, 5)"
+    )
+    code, (found,) = imported(capsys, "asa", tmp_path / "rows.asaql", "--out", tmp_path / "out")
+    assert (code, found["refusals"]) == (1, [])
+    assert columns(job_in(tmp_path / "out", "rows"), "hub") == {
+        "k": "string",
+        "x": "double",
+        "w": "string",
+        "v": "double",
+    }
 
 
 def test_metadata_properties_and_the_product_s_clock_become_columns(
@@ -391,77 +431,6 @@ def test_a_file_with_other_text_is_not_overwritten(tmp_path: Path, capsys: pytes
     assert "is there already, with other text" in capsys.readouterr().err
 
 
-# -- Atlas -----------------------------------------------------------------------------------------------------------
-
-GROUP = {"_id": "$device", "most": {"$max": "$obs.watts"}, "n": {"$sum": 1}}
-WINDOW = {"$tumblingWindow": {"interval": {"size": 10, "unit": "second"}, "pipeline": [{"$group": GROUP}]}}
-SOURCE = {"$source": {"connectionName": "plant", "topic": "Solar", "timeField": {"$toDate": "$at"}}}
-PROCESSOR = {"name": "Solar-Max", "pipeline": [SOURCE, WINDOW, {"$merge": {"into": {"db": "d", "coll": "most"}}}]}
-
-
-def test_a_processor_is_imported_with_guessed_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = json.dumps(PROCESSOR)
-    (tmp_path / "solar.json").write_text(text)
-    code, (found,) = imported(capsys, "atlas", tmp_path / "solar.json", "--out", tmp_path / "out")
-    assert (code, found["job"], found["refusals"]) == (1, "solar_max", [])
-    job = job_in(tmp_path / "out", "solar_max")
-    assert columns(job, "solar") == {"at": "timestamp", "device": "string", "obs": "struct<`watts`: string>"}
-    assert job.inputs[0].timestamp_by == "at"
-    assert (tmp_path / "out" / "solar_max.json").read_text() == text
-
-
-def test_a_field_compared_with_a_whole_number_may_have_fractions(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    match = {"$match": {"amount": {"$gte": 500}, "kind": "topup"}}
-    total = {"$group": {"_id": None, "total": {"$sum": {"$ifNull": ["$fee", 0]}}}}
-    window = {"$tumblingWindow": {"interval": {"size": 10, "unit": "second"}, "pipeline": [total]}}
-    (tmp_path / "fees.json").write_text(json.dumps([SOURCE, match, window, {"$emit": {"connectionName": "k"}}]))
-    imported(capsys, "atlas", tmp_path / "fees.json", "--out", tmp_path / "out")
-    assert columns(job_in(tmp_path / "out", "fees"), "solar") == {
-        "at": "timestamp",
-        "amount": "double",
-        "kind_": "string",
-        "fee": "double",
-    }
-
-
-def test_samples_leave_nothing_to_guess(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "solar.json").write_text(json.dumps(PROCESSOR))
-    sample = '{"at": {"$date": "2026-01-01T00:00:00Z"}, "device": "a", "obs": {"watts": {"$numberLong": "5"}}}\n'
-    (tmp_path / "events.jsonl").write_text(sample)
-    code, (found,) = imported(
-        capsys, "atlas", tmp_path / "solar.json", "--out", tmp_path / "o", "--samples", f"solar={tmp_path}/events.jsonl"
-    )
-    assert (code, found["guesses"]) == (0, [])
-    assert columns(job_in(tmp_path / "o", "solar_max"), "solar")["obs"] == "struct<`watts`: bigint>"
-
-
-def test_each_processor_of_a_shell_script_becomes_a_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    script = f"s = {json.dumps(SOURCE)}\nw = {json.dumps(WINDOW)}\n"
-    script += "sp.createStreamProcessor('first', [s, w])\nsp.createStreamProcessor('second', [s, {$https: {}}])\n"
-    (tmp_path / "solar.js").write_text(script)
-    code, found = imported(capsys, "atlas", tmp_path / "solar.js", "--out", tmp_path)
-    assert code == 1
-    assert [one["job"] for one in found] == ["first", "second"]
-    assert found[0]["refusals"] == []
-    assert any("stage 2 ($https)" in one for one in found[1]["refusals"])
-    assert job_in(tmp_path, "first").steps is not None
-
-
-def test_a_folder_without_a_pipeline_exits_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "readme.txt").write_text("nothing")
-    assert run(["import", "atlas", str(tmp_path), "--out", str(tmp_path)]) == 2
-    assert "there is no pipeline" in capsys.readouterr().err
-
-
-def test_for_people_the_result_is_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "solar.json").write_text(json.dumps(PROCESSOR))
-    assert run(["import", "atlas", str(tmp_path / "solar.json"), "--out", str(tmp_path / "out")]) == 1
-    out = capsys.readouterr().out
-    assert "device STRING: guessed from its use in the pipeline" in out.replace("\n", "")
-
-
 @pytest.mark.parametrize(
     ("script", "outputs"),
     [
@@ -480,19 +449,6 @@ def test_an_output_without_the_system_timestamp_is_an_open_point(
     (tmp_path / "a.asaql").write_text(script)
     _, (found,) = imported(capsys, "asa", tmp_path / "a.asaql", "--out", tmp_path / "out")
     assert [one.split()[0] for one in found["open_points"] if "(Q95)" in one] == outputs
-
-
-def test_an_arrival_log_is_a_sample_of_its_payload_for_a_pipeline(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "p.json").write_text('[{"$source": {"topic": "hub"}}, {"$emit": {"topic": "o"}}]')
-    log = {"arrival_time": "2026-01-01", "input_partition": 0, "sequence": 7, "kind": "event", "n": 1}
-    (tmp_path / "log.jsonl").write_text(json.dumps(log))
-    _, (found,) = imported(
-        capsys, "atlas", tmp_path / "p.json", "--out", tmp_path / "out", "--samples", f"hub={tmp_path / 'log.jsonl'}"
-    )
-    assert found["refusals"] == []
-    assert columns(job_in(tmp_path / "out", "p"), "hub") == {"n": "bigint"}
 
 
 def test_an_arrival_log_is_a_sample_of_its_payload(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
