@@ -7,7 +7,7 @@ import shutil
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -34,6 +34,8 @@ from pipelines.plan.watermark_strategy import WatermarkStrategy
 from pipelines.replay.builder import make_plan
 from pipelines.replay.read import log_slices, read_arrivals, read_references
 from pipelines.replay.run import replay
+from pipelines.tune.result import Tuning
+from pipelines.tune.run import tune
 
 Exceptions = Counter[tuple[str, ...]]
 
@@ -187,7 +189,8 @@ class Replay(Contender):
     """``tailrace replay``: plan, verdicts, windows, fingerprint and ledger."""
 
     def answer(self) -> Answer:
-        self.seconds()
+        self.site.clear()
+        self._replay()
         job = self.question.job()
         exceptions = self.site.spark.read.format("delta").load(self.site.scratch.uri(f"verdicts/{job.name}"))
         windows = self.site.written(output_tables(job)[0].table, self.question)
@@ -196,8 +199,34 @@ class Replay(Contender):
     def seconds(self) -> float:
         self.site.clear()
         began = time.perf_counter()
-        replay(self.question.job(), self.output, self.site.scratch, spark=self.site.spark)
+        self._replay()
         return time.perf_counter() - began
+
+    def _replay(self) -> None:
+        replay(self.question.job(), self.output, self.site.scratch, spark=self.site.spark)
+
+
+@dataclass(frozen=True)
+class Tune(Replay):
+    """``tailrace tune`` over ``lists``, the job's own setting among them; judged with a replay under that one."""
+
+    lists: Mapping[str, str] = field(kw_only=True)
+
+    def answer(self) -> Answer:
+        answer = super().answer()
+        own = next(one.decisions for one in self._tuned().settings if one.setting.is_own)
+        found = Counter(dict(own.counts_by_reason))
+        assert answer.exceptions is not None, "settings are compared over the whole log"
+        assert found == Counter(reason for reasons in answer.exceptions.elements() for reason in reasons), found
+        return answer
+
+    def seconds(self) -> float:
+        began = time.perf_counter()
+        self._tuned()
+        return time.perf_counter() - began
+
+    def _tuned(self) -> Tuning:
+        return tune(self.question.job(), self.output, self.site.scratch, self.lists, spark=self.site.spark)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import get_args
 from pyspark.sql import SparkSession
 
 from bench import contenders
-from bench.contenders import Contender, Live, OneMachine, PlainToDelta, Replay, Site, ToNowhere
+from bench.contenders import Contender, Live, OneMachine, PlainToDelta, Replay, Site, ToNowhere, Tune
 from bench.disorder import EVENTS_A_DAY, START_US, Disorder
 from bench.logs import Log, departures, generated, with_own_results
 from bench.on_one_machine import Engine
@@ -132,7 +132,10 @@ def each_key(site: Site, question: Question) -> ToNowhere:
 
 # -- cost curves -----------------------------------------------------------------------------------------------------
 
-CURVES = ("log_length", "range", "lateness", "keys", "disorder", "skew", "aggregates", "strategies", "monitoring")
+CURVES = (
+    *("log_length", "range", "lateness", "keys", "disorder", "skew", "aggregates", "strategies", "monitoring"),
+    "settings",
+)
 
 
 def curve(name: str, stage: Stage, *, events: int) -> Group:
@@ -147,6 +150,7 @@ def curve(name: str, stage: Stage, *, events: int) -> Group:
         "aggregates": _aggregates,
         "strategies": _strategies,
         "monitoring": _monitoring,
+        "settings": _settings,
     }[name](stage, events)
 
 
@@ -241,6 +245,18 @@ def _monitoring(stage: Stage, events: int) -> Group:
         for label, (question, frames) in questions.items()
     ]
     return _curve("monitoring", "A monitoring job, by its steps", "query", points)
+
+
+def _settings(stage: Stage, events: int) -> Group:
+    """``× plain`` of ``tune`` is divided by the replay at the same point."""
+    site = stage.generated(of_size(events))
+    points = []
+    for late, out_of_order in (("5m", "5s"), ("0s,5s,1m,5m,1h", "5s"), ("0s,5s,1m,5m,1h", "0s,5s,30s,2m")):
+        lists = {"--late": late, "--out-of-order": out_of_order}
+        count = (late.count(",") + 1) * (out_of_order.count(",") + 1)
+        tuned = Tune("tune", "tailrace tune ¹", site, READINGS, against="replay", lists=lists)
+        points.append((f"{count}", [_replay(site, EVERYTHING), tuned]))
+    return _curve("settings", "So many settings compared; ¹ divided by one replay", "settings", points)
 
 
 def _three(site: Site, question: Question) -> list[Contender]:

@@ -81,7 +81,9 @@ says how the cost grows. Curves of replays are of all of `tailrace replay`, ledg
 
 The monitoring job is a script: it filters events, counts and averages them in windows by site, compares each average
 with the one before (`LAG`) and with a factor that reference data has for the site. It has two outputs: the windows, and
-the averages that rose by more than the factor. Its first point is a job of the first window alone, in a job file."""
+the averages that rose by more than the factor. Its first point is a job of the first window alone, in a job file.
+
+`tailrace tune` compares so many settings of the policy over the whole log; ¹ is divided by one replay of it."""
 
 _COSTS = """\
 Medians. *Resident* is the peak of resident memory, driver and JVM together; the JVM keeps what it once took, so *heap*,

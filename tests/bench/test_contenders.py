@@ -118,6 +118,13 @@ def test_an_exact_contender_gives_the_numbers_of_tailrace(judged: dict[str, Row]
 
 
 @pytest.mark.spark
+def test_settings_are_compared_with_the_verdicts_of_a_replay(stage: Stage) -> None:
+    contenders = groups.curve("settings", stage, events=EVENTS).contenders
+    rows = judge([one for one in contenders if one.name.startswith("5/")], Expected(), lambda _: None)
+    assert {row.status for row in rows.values()} == {"equal"}, rows
+
+
+@pytest.mark.spark
 @pytest.mark.parametrize("name", ["plain", "plain_delta"])
 def test_plain_windowing_is_inexact_and_the_row_says_how_much(judged: dict[str, Row], name: str) -> None:
     assert judged[name].status == "inexact by design"
