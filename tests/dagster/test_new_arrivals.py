@@ -10,6 +10,7 @@ from typing import Any
 import dagster as dg
 import pytest
 from capture_files import message, write_capture
+from secrets_planted import MARK, files_with, plant
 from small_jobs import TOLLS
 
 from assets.definitions import build
@@ -87,7 +88,10 @@ def test_a_job_without_a_source_has_neither_and_one_with_it_waits_for_it(world: 
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 @pytest.mark.usefixtures("spark")
-def test_one_run_goes_from_a_source_and_an_empty_lakehouse_to_a_report(world: World) -> None:
+def test_one_run_goes_from_a_source_and_an_empty_lakehouse_to_a_report_and_writes_no_secret(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    plant(monkeypatch)
     world.capture(0, DAYS[0], car(f"{DAYS[0]}T12:00:00Z"), car(f"{DAYS[0]}T12:01:00Z"))
     world.capture(1, DAYS[1], car(f"{DAYS[1]}T12:00:00Z"))
     with warnings.catch_warnings():
@@ -105,6 +109,10 @@ def test_one_run_goes_from_a_source_and_an_empty_lakehouse_to_a_report(world: Wo
     assert made["arrivals", DAYS[0]]["events"].value == 2
     assert made["windows", DAYS[0]]["windows"].value == 2
     assert Path(world.root, "reports/tolls", f"{DAYS[0]}_2026-03-03.html").is_file()
+    assert files_with(tmp_path, MARK) == []
+    assert MARK.decode() not in "".join(capfd.readouterr())
+    found = {path.relative_to(tmp_path).parts[0] for path in files_with(tmp_path, b"tolls")}
+    assert found >= {"instance", "lakehouse"}, "the search finds what is there"
 
 
 def events_of(result: dg.ExecuteInProcessResult) -> list[dg.DagsterEvent]:
