@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bench import on_spark
-from bench.logs import Log
+from bench.logs import INPUTS, Log
 from bench.meters import ProcessMeter
 from bench.on_one_machine import Engine
 from bench.questions import Question
@@ -70,7 +70,7 @@ class Site:
     def clear(self) -> None:
         """Remove everything that contenders wrote."""
         for place in self.scratch.folder.iterdir():
-            if not place.is_symlink():
+            if place.name not in INPUTS:
                 shutil.rmtree(place)
 
 

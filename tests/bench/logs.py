@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from pipelines.lakehouse.root import Lakehouse
 from pipelines.lakehouse.schema import arrivals_schema
 
 DEPARTURES_LOG = "departures"
+INPUTS = ("arrivals", "references")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ def generated(model: Disorder, cache: Path) -> Log:
     if done.exists():
         return log
     shutil.rmtree(folder, ignore_errors=True)
+    log.lakehouse.require_writable()
     schema = arrivals_schema(READINGS.job().input(READINGS.input))
     with tempfile.TemporaryDirectory() as spilled:
         rows = SortedRuns(schema, Path(spilled))
@@ -87,9 +90,10 @@ def departures(cache: Path) -> Log:
 
 @contextmanager
 def with_own_results(log: Log) -> Iterator[Lakehouse]:
-    """A lakehouse to write results into, which has the log and the reference data too; these alone stay."""
-    with tempfile.TemporaryDirectory(prefix="tailrace-bench-") as folder:
-        for name in ("arrivals", "references"):
+    """A lakehouse to write results into, which has the tables :data:`INPUTS` of the log too."""
+    with tempfile.TemporaryDirectory(prefix="results-", dir=log.lakehouse.folder.parent) as folder:
+        for name in INPUTS:
             if (log.lakehouse.folder / name).exists():
-                (Path(folder) / name).symlink_to(log.lakehouse.folder / name)
+                # their files never change, so that names of their own are enough
+                shutil.copytree(log.lakehouse.folder / name, Path(folder) / name, copy_function=os.link)
         yield Lakehouse.at(folder)
