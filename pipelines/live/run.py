@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipelines.core.errors import DataRefused, TailraceError
+from pipelines.core.errors import DataRefused, EnvironmentUnfit, TailraceError
 from pipelines.core.model import REASONS, Job
 from pipelines.core.time import format_instant, from_datetime, to_datetime
 from pipelines.lakehouse import runs
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 FILES_PER_TRIGGER = 1000
 _POLL_SECONDS = 1.0
+_OTHER_QUERY = "[CONCURRENT_STREAM_LOG_UPDATE]"
+"""In Spark's error where two queries go on from one checkpoint."""
 Progress = Callable[[str], None]
 
 
@@ -185,6 +187,11 @@ class _Run:
         except Exception as failure:
             # Spark reports the error of a batch only as text
             error = self.counts.error or failure
+            if _OTHER_QUERY in str(error):
+                raise EnvironmentUnfit(
+                    f"write conflict: another live run of {self.job.name} is under way",
+                    hint="run the command again, which is safe, when that run has ended",
+                ) from None
             if not isinstance(error, LogOutOfOrder):
                 raise error from None
             if first.generation > 0 and first.number == 0:
