@@ -11,6 +11,9 @@ from typing import Any
 
 from standalone import Cluster
 
+JOB = "departures_per_hour"
+"""The job of the demo."""
+
 
 @dataclass
 class Tailrace:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from commands import Tailrace
@@ -23,3 +25,10 @@ def tailrace(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Tail
     archive = tmp_path_factory.mktemp("packages") / "packages.zip"
     pack(archive)
     return Tailrace(cluster, {MASTER_VARIABLE: cluster.master, PACKAGES_VARIABLE: str(archive)})
+
+
+@pytest.fixture(scope="session")
+def demo(tailrace: Tailrace, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    """The lakehouse of the demo, and what the demo printed."""
+    lakehouse = tmp_path_factory.mktemp("demo")
+    return lakehouse, tailrace.run("demo", "--lakehouse", str(lakehouse))

@@ -20,6 +20,8 @@ from pipelines.runtime import java
 from pipelines.runtime.given import spark_home
 
 HOST = "127.0.0.1"
+BEGUN = "Running task "
+"""What an executor logs as a task begins."""
 
 
 @dataclass
@@ -62,6 +64,12 @@ class Cluster:
     def applications(self) -> list[str]:
         """The ids of the applications that run now."""
         return [application["id"] for application in self._state()["activeapps"]]
+
+    def wait_for_log(self, text: str = BEGUN) -> None:
+        """Wait until the one application is there, and an executor of it has logged ``text``."""
+        wait_until(lambda: bool(self.applications()), "the application")
+        (application,) = self.applications()
+        wait_until(lambda: any(text in worker.log(application) for worker in self.workers), f"'{text}'")
 
     def _alive(self) -> int:
         return int(self._state()["aliveworkers"])

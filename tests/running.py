@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 ENDED = ("SUCCESS", "FAILURE", "CANCELED")
 _BACKFILL = """
 mutation ($params: LaunchBackfillParams!) {
@@ -30,6 +30,12 @@ mutation ($params: ExecutionParams!) {
   launchRun(executionParams: $params) {
     __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message }
     ... on RunConfigValidationInvalid { errors { message } }
+  }
+}"""
+_CANCEL = """
+mutation ($id: String!) {
+  terminateRun(runId: $id) {
+    __typename ... on TerminateRunFailure { message } ... on PythonError { message }
   }
 }"""
 _RUN = "query ($id: ID!) { runOrError(runId: $id) { ... on Run { status stepStats { stepKey status } } } }"
@@ -111,6 +117,11 @@ class Running:
         launched = self.ask(_LAUNCH, {"params": params})["launchRun"]
         assert launched["__typename"] == "LaunchRunSuccess", launched
         return str(launched["run"]["runId"])
+
+    def cancel(self, run: str) -> None:
+        """Ask a run to end, as the button of the page does."""
+        answered = self.ask(_CANCEL, {"id": run})["terminateRun"]
+        assert answered["__typename"] == "TerminateRunSuccess", answered
 
     def days(self, job: str, first: str, last: str) -> str:
         """Everything of these days with all checks, in one run; its id."""
