@@ -95,9 +95,9 @@ def session(application: str = "tailrace", *, short: bool = False, java_options:
     """
     from pyspark.sql import SparkSession
 
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        return active
+    if SparkSession.getActiveSession() is not None:
+        # the first session; the active one may be another, of other rules, that the live engine made for expressions
+        return SparkSession.builder.getOrCreate()
     os.environ["JAVA_HOME"] = str(java.require_home())
     # PySpark converts timestamps with the process's own zone
     os.environ["TZ"] = "UTC"
