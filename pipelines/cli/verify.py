@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +15,8 @@ import typer
 from pipelines.cli.common import context, emit, progress
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from pipelines.transcripts import Case, Verdict
 
 _CASES_AT_ONCE = 2
@@ -60,19 +63,32 @@ def _on_reference(cases: list[Case]) -> Iterator[Verdict]:
 
 
 def _on_spark(cases: list[Case]) -> Iterator[Verdict]:
-    """Each case on the batch engine, some at a time in one session."""
+    """Each case on the batch engine, some at a time: each thread has a session of its own, since rules of expressions
+    are settings of a session.
+    """
     from pipelines.runtime.session import session
     from pipelines.transcripts import run_case
     from pipelines.transcripts.engines import tiny_programs
 
     debug = context().debug
+    sessions: SimpleQueue[SparkSession | None] = SimpleQueue()
+
+    def judged(case: Case) -> Verdict:
+        spark = sessions.get()
+        try:
+            return run_case(case, "spark", session=spark, debug=debug)
+        finally:
+            sessions.put(spark)
+
     with ExitStack() as stack:
-        spark = None
-        if any(case.refused is None for case in cases):
-            spark = session("tailrace-verify", short=True)
-            stack.enter_context(tiny_programs(spark))
+        started = session("tailrace-verify", short=True) if any(case.refused is None for case in cases) else None
+        for _ in range(_CASES_AT_ONCE):
+            spark = started and started.newSession()
+            if spark is not None:
+                stack.enter_context(tiny_programs(spark))
+            sessions.put(spark)
         pool = stack.enter_context(ThreadPoolExecutor(_CASES_AT_ONCE))
-        yield from pool.map(lambda case: run_case(case, "spark", session=spark, debug=debug), cases)
+        yield from pool.map(judged, cases)
 
 
 def _on_stream(cases: list[Case]) -> Iterator[Verdict]:
